@@ -17,18 +17,18 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from redis.asyncio.connection import AbstractConnection
-from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from gateway.adapters.redis import slots
 from gateway.adapters.redis.adoption import NO_SEAL, Adopted, Adoption, Member, Server, identify, label_of, prepare
+from gateway.adapters.redis.attachment import Attachment
 from gateway.adapters.redis.batcher import Batcher, abandon, bytes_for_each
 from gateway.adapters.redis.clock import GridClock
-from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.dialer import Dialer, abort, discard, why
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.outage import OutageLog
 from gateway.adapters.redis.router import Router
+from gateway.adapters.redis.slot_follower import SlotFollower
 from gateway.adapters.redis.topology import Finder, NobodyKnows, Topology
 from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue import log_events, metrics
@@ -44,45 +44,6 @@ LONGEST_BACKOFF: Final = 1.0
 LOOK_INTERVAL: Final = 1.0
 """Seconds between two looks at who the masters are, where they may change: so long at most a node writes to a master
 that was replaced and does not know it, while somebody is within reach who does."""
-
-STILL_AWAY_AFTER: Final = 3.0
-"""Seconds after which it is told why the grid cannot be reached yet: a replica takes over in less if all goes well."""
-
-STILL_AWAY_INTERVAL: Final = 10.0
-"""Seconds until it is told again."""
-
-_REFUSAL_LOG_INTERVAL: Final = 1.0
-"""Seconds between log events about refused writes: under ``maxmemory`` every publish is refused."""
-
-
-class Attachment:
-    """The connections to an adopted grid.
-
-    Args:
-        topology: who serves what.
-        members: the masters.
-
-    Attributes:
-        topology: as given, or as slots have moved since.
-        members: as given.
-        over: set once the connections are given up.
-    """
-
-    def __init__(self, topology: Topology, members: tuple[Member, ...]) -> None:
-        self.topology = topology
-        self.members = members
-        self.over = asyncio.Event()
-        self._interested: list[Callable[[], None]] = []
-
-    def when_slots_move(self, tell: Callable[[], None]) -> None:
-        """Have *tell* called whenever the masters serve other slots than before."""
-        self._interested.append(tell)
-
-    def slots_moved(self, topology: Topology) -> None:
-        """The same masters serve other slots by now."""
-        self.topology = topology
-        for tell in self._interested:
-            tell()
 
 
 class GridConnection:
@@ -135,6 +96,17 @@ class GridConnection:
         self._log = log
         self._foreign = foreign
         self.batcher = Router(timeout=timeout, redirected=self.follow_slots)
+        self._slots = SlotFollower(
+            finder=finder,
+            keys=keys,
+            router=self.batcher,
+            attached=lambda: self._attached,
+            marks=lambda: (self._generation, self._seal),
+            suspect=self.suspect,
+            timeout=timeout,
+            log=log,
+        )
+        self._outage = OutageLog(log)
         self.attachment = 0
         self._generation = GridGeneration(0)
         self._state = GridState.UNREACHABLE
@@ -151,14 +123,8 @@ class GridConnection:
         self._down = asyncio.Event()
         self._tried = asyncio.Event()
         self._closed = False
-        self._why_away = "it was not tried yet"
-        self._unreachable_since: float | None = None
-        self._tell_again = 0.0
-        self._refusal_logged = float("-inf")
         self._tasks: list[asyncio.Task[None]] = []
         self._discarding: set[asyncio.Task[None]] = set()
-        self._following: asyncio.Task[None] | None = None
-        self._half_moved: set[str] = set()
         self._last: Topology | None = None
         self._adopted_from = ""
         self._heard = GridGeneration(0)
@@ -250,7 +216,7 @@ class GridConnection:
         """
         attached = self._attached
         if attached is None:
-            raise GridUnavailable(f"the grid cannot be reached: {self._why_away}")
+            raise GridUnavailable(f"the grid cannot be reached: {self._outage.why}")
         try:
             # All of them: a master that was replaced is the last to know.
             await asyncio.gather(*(self._look(attached, each) for each in self.batcher.batchers))
@@ -266,17 +232,12 @@ class GridConnection:
 
     def follow_slots(self) -> None:
         """Slots of a Redis Cluster are being moved: find out where they are, and send what waits for that."""
-        attached, finder = self._attached, self._finder
-        if attached is None or not isinstance(finder, ClusterFinder):
-            return
-        if self._following is None or self._following.done():
-            self._following = asyncio.create_task(self._follow_slots(attached, finder), name="grid-slots")
+        self._slots.follow(self._attached)
 
     @property
     def complaints(self) -> Sequence[str]:
         """What is wrong with the grid, though it may be up; for people."""
-        serving = ", ".join(f"{key_slot(tag.encode())} ({{{tag}}})" for tag in sorted(self._half_moved))
-        return [f"slots of the Redis Cluster stay half moved: {serving}"] if serving else []
+        return self._slots.complaints
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -296,7 +257,7 @@ class GridConnection:
             ]
         await self._tried.wait()
         if self._state is not GridState.UP:
-            raise GridUnavailable(f"the grid cannot be reached: {self._why_away}")
+            raise GridUnavailable(f"the grid cannot be reached: {self._outage.why}")
 
     async def close(self) -> None:
         """Let what was started finish within the time limit, then disconnect for good."""
@@ -307,12 +268,12 @@ class GridConnection:
             except TimeoutError:
                 pass
         self._closed = True
-        await abandon([*self._tasks, *([self._following] if self._following is not None else [])])
+        await abandon([*self._tasks, *self._slots.tasks])
         self._state = GridState.UNREACHABLE
-        self._why_away = "this node has closed its connection to the grid"
         self._up.clear()
         self._tried.set()
-        self.batcher.shut(GridUnavailable(self._why_away))
+        self._outage.why = "this node has closed its connection to the grid"
+        self.batcher.shut(GridUnavailable(self._outage.why))
         attached, self._attached = self._attached, None
         if attached is not None:
             attached.over.set()
@@ -328,7 +289,7 @@ class GridConnection:
         sink.watch(metrics.GRID_GENERATION, lambda: float(self._generation))
         sink.watch(metrics.GRID_MASTERS, lambda: float(len(self._attached.members) if self._attached else 0))
         sink.watch(metrics.GRID_CLOCK_SPREAD, lambda: self._clock_spread)
-        sink.watch(metrics.GRID_SLOTS_HALF_MOVED, lambda: float(len(self._half_moved)))
+        sink.watch(metrics.GRID_SLOTS_HALF_MOVED, lambda: float(len(self._slots.half_moved)))
 
     async def _stay_connected(self) -> None:
         while True:
@@ -344,10 +305,10 @@ class GridConnection:
                 try:
                     await self._connect()
                 except (RedisError, OSError, GridUnavailable) as error:
-                    self._mark_away(error)
+                    self._outage.goes_on(error)
                 except Exception as error:  # noqa: BLE001 - the connection must outlive its own bugs
                     self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-connection", error=error)
-                    self._mark_away(error)
+                    self._outage.goes_on(error)
                 self._tried.set()
 
     async def _look_around(self) -> None:
@@ -368,7 +329,7 @@ class GridConnection:
                 self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-look", error=error)
                 continue
             if attached is self._attached:
-                await self._look_at_slots()
+                await self._slots.look()
 
     async def _look(self, attached: Attachment, batcher: Batcher) -> None:
         """Look who the masters are, by asking one of them or whoever else knows; raises if nobody answers."""
@@ -379,66 +340,6 @@ class GridConnection:
             self.suspect(f"others are masters by now: {found}")
         elif found != attached.topology:
             self.follow_slots()
-
-    async def _follow_slots(self, attached: Attachment, finder: ClusterFinder) -> None:
-        """Look until no command waits for a slot any more; see ``slots``."""
-        loop = asyncio.get_running_loop()
-        delay, settled = slots.FIRST_LOOK, loop.time()
-        await asyncio.sleep(delay)
-        # Looked at after each pause: what is adopted meanwhile may have other masters.
-        while attached is self._attached:
-            delay = min(2 * delay, slots.LONGEST_LOOK)
-            batchers, before = self.batcher.batchers, attached.topology
-            try:
-                topology = await slots.agreed(finder, before, batchers)
-                if topology is not None and topology.masters != before.masters:
-                    self.suspect(f"others are masters by now: {topology}")
-                elif topology is not None and topology != before:
-                    topology = await self._settle_slots(finder, before, topology, batchers)
-            except GridUnavailable:
-                topology = None  # a slot that has moved moves again, or the grid is gone
-            if attached is not self._attached:
-                return
-            if topology is not None:
-                settled = loop.time()
-                if topology != before:
-                    attached.slots_moved(topology)
-                self.batcher.release(topology)
-                await asyncio.sleep(delay)
-                if not self.batcher.holds:
-                    return
-            elif loop.time() - settled > self._timeout:
-                self.suspect("the masters of the Redis Cluster do not agree on which of them serve what")
-            await asyncio.sleep(delay)
-
-    async def _settle_slots(
-        self, finder: ClusterFinder, before: Topology, found: Topology, batchers: Sequence[Batcher]
-    ) -> Topology | None:
-        """Have what has moved sent elsewhere; returns *found*, or None if it is not certain any more.
-
-        First its commands are held. Then the masters are asked once more, whose answers come behind all that was sent
-        to them before: what they redirect is held as well by then, and nothing can overtake it.
-        """
-        self.batcher.hold([tag for tag, shard in found.shards.items() if shard != before.shards[tag]])
-        if not await slots.have_arrived(self._keys, (self._generation, self._seal), before, found, batchers):
-            self.suspect("a slot has moved without its data")
-        return found if await slots.agreed(finder, before, batchers) == found else None
-
-    async def _look_at_slots(self) -> None:
-        """Find slots that somebody began to move and did not finish, among those that commands were redirected for."""
-        now = asyncio.get_running_loop().time()
-        half_moved: set[str] = set()
-        for tag, since in list(self.batcher.meeting.items()):
-            try:
-                if not await slots.still_redirects(self._keys, tag, self.batcher.serving(tag)):
-                    self.batcher.meeting.pop(tag, None)
-                elif now - since > slots.HALF_MOVED:
-                    half_moved.add(tag)
-            except GridUnavailable:
-                return
-        for tag in half_moved - self._half_moved:
-            self._log.emit(log_events.GRID_SLOT_HALF_MOVED, slot=key_slot(tag.encode()), tag=tag)
-        self._half_moved = half_moved
 
     async def _connect(self) -> None:
         nobody_knows = ""
@@ -520,15 +421,7 @@ class GridConnection:
         self.batcher.open(attached.topology, [self._batcher(attached, member) for member in attached.members])
         self._up.set()
         self._tell_masters(attached)
-        if self._unreachable_since is not None:
-            seconds = asyncio.get_running_loop().time() - self._unreachable_since
-            self._unreachable_since = None
-            self._log.emit(
-                log_events.GRID_BACK,
-                generation=generation,
-                lost_writes=lost_writes,
-                unreachable_seconds=round(seconds, 3),
-            )
+        if self._outage.ended(generation, lost_writes=lost_writes):
             self._changes.put_nowait(GridChange(GridState.UP, generation, lost_writes))
 
     def _batcher(self, attached: Attachment, member: Member) -> Batcher:
@@ -542,7 +435,7 @@ class GridConnection:
             write_gate=self._write_gate,
             metrics=self._metrics,
             broken=broken,
-            refused=self._write_refused,
+            refused=self._outage.write_refused,
             wrong_type=self._foreign.wrong_type,
             redirected=self.batcher.redirected,
             pipeline_bytes=bytes_for_each(len(attached.members)),
@@ -571,28 +464,6 @@ class GridConnection:
         for member in attached.members:
             self._drop(member.connection)
         self._changes.put_nowait(GridChange(GridState.UNREACHABLE, self._generation))
-        self._mark_away(error)
+        self._outage.goes_on(error)
         self.batcher.shut(GridUnavailable(f"the grid is unreachable: {why(error)}"))
         self._down.set()
-
-    def _mark_away(self, error: Exception) -> None:
-        self._why_away = why(error)
-        now = asyncio.get_running_loop().time()
-        if self._unreachable_since is None:
-            self._unreachable_since = now
-            self._tell_again = now + STILL_AWAY_AFTER
-            self._log.emit(log_events.GRID_UNREACHABLE, error=why(error))
-        elif now >= self._tell_again:
-            # What ended the connection is seldom what keeps the next one from being made.
-            self._tell_again = now + STILL_AWAY_INTERVAL
-            self._log.emit(
-                log_events.GRID_STILL_UNREACHABLE,
-                error=why(error),
-                unreachable_seconds=round(now - self._unreachable_since, 3),
-            )
-
-    def _write_refused(self, why: str) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._refusal_logged >= _REFUSAL_LOG_INTERVAL:
-            self._refusal_logged = now
-            self._log.emit(log_events.GRID_WRITE_REFUSED, error=why)

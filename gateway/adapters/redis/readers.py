@@ -21,9 +21,10 @@ from hiredis import PushNotification
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AskError, RedisError, ResponseError, TryAgainError
 
+from gateway.adapters.redis.attachment import Attachment
 from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import RESP2, RESP3, Dialer, converse, discard, hear, hear_changes, pack, send
-from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF, SHORTEST_BACKOFF, Attachment, GridConnection
+from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF, SHORTEST_BACKOFF, GridConnection
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.scripts import Command
 from gateway.ports import GridUnavailable

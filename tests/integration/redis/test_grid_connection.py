@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gateway.adapters.memory import MemoryMetrics
-from gateway.adapters.redis import RedisGrid, adoption, grid_connection
+from gateway.adapters.redis import RedisGrid, adoption, outage
 from gateway.adapters.redis.batcher import ScriptFailed
 from gateway.adapters.redis.keys import Keys
 from gateway.catalogue import log_events
@@ -91,7 +91,7 @@ async def test_why_a_grid_is_still_unreachable_is_told_after_a_while(
     harmed: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What ended the connection says nothing of what keeps the next one from being made."""
-    monkeypatch.setattr(grid_connection, "STILL_AWAY_AFTER", 0.0)
+    monkeypatch.setattr(outage, "STILL_AWAY_AFTER", 0.0)
     grid = await harmed.grid()
     harmed.server.kill()
     await until_away(grid)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gateway.adapters.redis import slots
+from gateway.adapters.redis.attachment import Attachment
 from gateway.adapters.redis.cluster import ClusterFinder
-from gateway.adapters.redis.grid_connection import GridConnection
+from gateway.adapters.redis.slot_follower import SlotFollower
 from gateway.adapters.redis.topology import Topology
+from gateway.settings.values import HostPort
 
 
 class Silent:
@@ -25,10 +27,22 @@ class Silent:
 async def test_masters_of_one_adoption_are_not_asked_about_those_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by random faults: there were more masters than before, and the task that follows slots died of it."""
     monkeypatch.setattr(slots, "FIRST_LOOK", 0.0)
-    before = SimpleNamespace(topology=Topology(("one:1", "two:2"), {}))  # type: ignore[arg-type]
-    grid: Any = SimpleNamespace(_attached=before, batcher=SimpleNamespace(batchers=[Silent(), Silent()]), _timeout=1.0)
-    following = asyncio.ensure_future(GridConnection._follow_slots(grid, cast(Any, before), cast(ClusterFinder, None)))
+    attached = before = Attachment(Topology((HostPort("one", 1), HostPort("two", 2)), {}), ())
+    router: Any = SimpleNamespace(batchers=[Silent(), Silent()])
+    nothing: Any = None
+    follower = SlotFollower(
+        finder=object.__new__(ClusterFinder),
+        keys=nothing,
+        router=router,
+        attached=lambda: attached,
+        marks=nothing,
+        suspect=nothing,
+        timeout=1.0,
+        log=nothing,
+    )
+    follower.follow(before)
+    (following,) = follower.tasks
     await asyncio.sleep(0)
-    grid._attached = SimpleNamespace(topology=Topology(("one:1", "two:2", "three:3"), {}))  # type: ignore[arg-type]
-    grid.batcher.batchers = [Silent(), Silent(), Silent()]
+    attached = Attachment(Topology((HostPort("one", 1), HostPort("two", 2), HostPort("three", 3)), {}), ())
+    router.batchers = [Silent(), Silent(), Silent()]
     await following
