@@ -37,6 +37,8 @@ const counts = new Map();
 const waiting = new Map();
 let properties = 0;
 let paused = false;
+/** Whether the end of the record is sent: timers may run on while the document goes away, and nobody would hear of it. */
+let gone = false;
 let reopens = true;
 /** @type {import("/client/index.js").Session | null} */
 let current = null;
@@ -59,7 +61,9 @@ for (const kind of ["online", "offline"]) addEventListener(kind, () => record.ad
 addEventListener("pageshow", ({ persisted }) => record.add("pageshow", { persisted }));
 addEventListener("pagehide", ({ persisted }) => {
   record.add("pagehide", { persisted });
-  if (!persisted) record.sendTail();
+  if (persisted) return;
+  gone = true;
+  record.sendTail();
 });
 document.addEventListener("visibilitychange", () => record.add("visibility", { state: document.visibilityState }));
 document.addEventListener("freeze", () => record.add("freeze"));
@@ -106,7 +110,7 @@ async function follow(session, values, deliver) {
  */
 async function publish(session, config, topic) {
   while (session.closedReason === null) {
-    if (paused || (waiting.get(topic) ?? 0) >= config.inFlight) {
+    if (paused || gone || (waiting.get(topic) ?? 0) >= config.inFlight) {
       await sleep(config.publishEvery);
       continue;
     }
@@ -135,7 +139,7 @@ async function publish(session, config, topic) {
 async function setProperties(session, config) {
   while (session.closedReason === null) {
     await sleep(config.propertiesEvery);
-    if (paused) continue;
+    if (paused || gone) continue;
     properties += 1;
     const value = `${record.life} ${properties}`;
     try {

@@ -23,7 +23,7 @@ from gateway.core.topics.topics import SYSTEM_SIGN
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import ExpiredLease, SessionRecord
-from tests.unit.app.test_fenced_store import PARAMETERS
+from tests.support.machines import PARAMETERS
 
 ME: Final = NodeRef(NodeId("n1"), Incarnation("run1"))
 

@@ -44,7 +44,7 @@ from gateway.ports import (
     SessionGone,
     SessionRecord,
 )
-from tests.unit.app.test_fenced_store import PARAMETERS
+from tests.support.machines import PARAMETERS
 
 ME: Final = NodeRef(NodeId("n1"), Incarnation("run1"))
 OTHER: Final = NodeRef(NodeId("n2"), Incarnation("run1"))
