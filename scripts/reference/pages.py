@@ -15,6 +15,8 @@ from scripts.reference.admin_api import admin_api_page
 from scripts.reference.authentication import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
 from scripts.reference.budgets import INTRODUCTION as BUDGETS_INTRODUCTION
 from scripts.reference.budgets import budgets_table
+from scripts.reference.fixed_budgets import INTRODUCTION as FIXED_BUDGETS_INTRODUCTION
+from scripts.reference.fixed_budgets import fixed_budgets_table
 from scripts.reference.journal import journal_page
 from scripts.reference.markdown import code, page, table
 
@@ -25,6 +27,7 @@ def configuration_page() -> str:
     for group in GROUPS:
         blocks += [f"## {group.title}", group.introduction, _settings_table(group.settings)]
     blocks += ["## What one client can take of a node", BUDGETS_INTRODUCTION, budgets_table()]
+    blocks += ["### What no setting says", FIXED_BUDGETS_INTRODUCTION, fixed_budgets_table()]
     blocks += [
         "## Variables that are no settings",
         table(("Variable", "Meaning"), ((code(name), f"{meaning}.") for name, meaning in OTHER_VARIABLES.items())),
