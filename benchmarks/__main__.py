@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from benchmarks.cases.base import Case
+from benchmarks.cases.base import OURS, Case
 from benchmarks.catalogue import cases_by_default, cases_by_name, systems_by_name
+from benchmarks.checkout import Checkout, checkout_of
 from benchmarks.commandline import chosen_names, prepare_process
 from benchmarks.generator.driver import GeneratorFailed
 from benchmarks.placement import Placement
@@ -47,6 +50,24 @@ def _may_write(file: Path) -> None:
         raise click.BadParameter(f"cannot write {file}: {reason.strerror}") from reason
 
 
+@contextmanager
+def _other_version(against: str | None) -> Iterator[Checkout | None]:
+    """Make the version ready that ours is compared with.
+
+    Raises:
+        click.BadParameter: it does not run.
+    """
+    if against is None:
+        yield None
+        return
+    with scratch_folder("against") as folder:
+        try:
+            version = checkout_of(against, folder)
+        except SystemUnavailable as reason:
+            raise click.BadParameter(str(reason)) from reason
+        yield version
+
+
 def _described(case: type[Case]) -> str:
     """Say what a case is, for the list."""
     if not case.apart:
@@ -60,6 +81,12 @@ def _described(case: type[Case]) -> str:
 @click.option("--rows", metavar="NAMES", help="Rows of the chosen cases, likewise, such as attacks of hostile.")
 @click.option("--systems", metavar="NAMES", help="Systems to measure, likewise.  [default: all]")
 @click.option("--runs", type=click.IntRange(min=1), help="How often each is measured.  [default: what the case says]")
+@click.option(
+    "--against",
+    metavar="COMMIT|FOLDER",
+    help="Measure that version of the gateway, too, in turns with this one, and tell by how much each figure differs; "
+    "of systems the gateway alone, unless --systems names others. From 6 rounds on (--runs) intervals are told.",
+)
 @click.option("--quick", is_flag=True, help="Shorter windows: to try things, not to publish.")
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path, dir_okay=False), help="Write all raw values there."
@@ -71,6 +98,7 @@ def main(
     rows: str | None,
     systems: str | None,
     runs: int | None,
+    against: str | None,
     quick: bool,
     json_file: Path | None,
     listing: bool,
@@ -89,27 +117,31 @@ def main(
         for name, system in all_systems.items():
             click.echo(f"  {name:16} {system.title}")
         return
-    chosen = chosen_names(all_systems, systems)
+    chosen = chosen_names(all_systems, systems, default=[OURS] if against else None)
     cases = [all_cases[name]() for name in chosen_names(all_cases, only, default=cases_by_default())]
-    plan = Plan(
-        cases=cases,
-        systems=[all_systems[name]() for name in chosen],
-        left_out=frozenset(all_systems) - frozenset(chosen),
-        rounds=runs,
-        quick=quick,
-        rows=chosen_names({each: None for case in cases for each in case.contestants}, rows) if rows else (),
-    )
+    if against is not None and (strange := [case.name for case in cases if OURS not in case.contestants]):
+        raise click.BadParameter(f"not with --against: {', '.join(strange)}")
     if json_file is not None:
         _may_write(json_file)
     prepare_process()
     console = Console()
     if not console.is_terminal:
         console = Console(width=DEFAULT_WIDTH)
-    try:
-        with scratch_folder("run") as folder, TerminalSpectator(console) as spectator:
-            outcome = run(plan, Placement.of_this_machine(), folder, spectator)
-    except (SystemUnavailable, GeneratorFailed, RuntimeError) as reason:
-        raise _NothingMeasured(str(reason)) from reason
+    with _other_version(against) as version:
+        plan = Plan(
+            cases=cases,
+            systems=[all_systems[name]() for name in chosen],
+            left_out=frozenset(all_systems) - frozenset(chosen),
+            rounds=runs,
+            quick=quick,
+            rows=chosen_names({each: None for case in cases for each in case.contestants}, rows) if rows else (),
+            against=version,
+        )
+        try:
+            with scratch_folder("run") as folder, TerminalSpectator(console) as spectator:
+                outcome = run(plan, Placement.of_this_machine(), folder, spectator)
+        except (SystemUnavailable, GeneratorFailed, RuntimeError) as reason:
+            raise _NothingMeasured(str(reason)) from reason
     show(plan, outcome, console)
     if not outcome.results.rows and not outcome.broken:
         reasons = "; ".join(outcome.unavailable.values()) or "none of the systems takes part in these cases"

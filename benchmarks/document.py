@@ -14,6 +14,9 @@ from benchmarks.cases.base import Figure, Reference, Results, Row
 FORMAT: Final = 1
 """Version of the JSON; grows when a field changes its meaning or goes away."""
 
+AGAINST: Final = "against"
+"""What a run that compares two versions has besides: the name of the other one."""
+
 _SHOWN_ERRORS: Final = 3
 """So many of what is wrong with a file are told."""
 
@@ -96,11 +99,15 @@ class Document(BaseModel):
 
         Raises:
             OSError: it cannot be read.
-            BadResults: it is no such file, or of another format.
+            BadResults: it is no such file, or of another format, or it compares two versions and says nothing of peers.
         """
         try:
             document = cls.model_validate_json(file.read_bytes())
         except ValidationError as error:
+            if any(each["loc"] == (AGAINST,) for each in error.errors()):
+                raise BadResults(
+                    f"{file}: compares two versions of the gateway, and is no run to be published"
+                ) from error
             found = [f"{'.'.join(map(str, each['loc'])) or 'all'}: {each['msg']}" for each in error.errors()]
             more = ", …" if len(found) > _SHOWN_ERRORS else ""
             told = ", ".join(found[:_SHOWN_ERRORS])

@@ -18,7 +18,7 @@ from typing import Any, Final
 import click
 
 from benchmarks import plots
-from benchmarks.catalogue import cases_by_default
+from benchmarks.catalogue import cases_by_default, systems_by_name
 from benchmarks.document import BadResults, Document
 from benchmarks.headlines import path_costs, readme_block, summary
 from benchmarks.hostile import page as hostile_page
@@ -102,6 +102,13 @@ def doubts(document: Document) -> list[str]:
     return found + [
         f"{name} was not measured ({each.unavailable})" for name, each in document.systems.items() if each.unavailable
     ]
+
+
+def left_out(document: Document) -> list[str]:
+    """Tell which peers a run knows nothing of. Kept results may be of a time when there were fewer."""
+    if is_hostile(document):
+        return []
+    return [f"{name} was left out" for name in systems_by_name() if name not in document.systems]
 
 
 def pages(document: Document, root: Path = ROOT) -> dict[Path, str]:
@@ -196,7 +203,7 @@ def main(results: Path, *, anyway: bool, root: Path) -> None:
     """
     try:
         document = Document.load(results)
-        if not anyway and (found := doubts(document)):
+        if not anyway and (found := doubts(document) + left_out(document)):
             raise BadResults(f"{results}: not published: {'; '.join(found)}. (--anyway does it all the same.)")
         written = publish(document, root)
     except FileNotFoundError as error:

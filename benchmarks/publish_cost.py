@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import click
 
+from benchmarks.checkout import SOURCE, unpack
 from benchmarks.measure import process_cpu
 from benchmarks.paired import Ratio, in_turns
 from benchmarks.placement import Placement
@@ -31,7 +32,6 @@ from gateway.adapters.redis import RedisGrid
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, RequestNumber, SessionId, TopicPath
 from gateway.ports import Ownership, PublishCommand, Published
 
-SOURCE: Final = Path(__file__).resolve().parents[1]
 THIS: Final = "this version"
 
 AT_ONCE: Final[Mapping[str, int]] = {"one at a time": 1, "ten at once": 10, "a hundred at once": 100}
@@ -128,18 +128,6 @@ def contestant(source: Path, placement: Placement) -> Iterator[Contestant]:
                 publisher.terminate()
 
 
-def unpack(commit: str, folder: Path) -> None:
-    """Put the gateway of a commit into a folder.
-
-    Raises:
-        SystemUnavailable: there is no such commit.
-    """
-    archive = subprocess.run(["git", "archive", commit, "gateway"], cwd=SOURCE, capture_output=True, check=False)
-    if archive.returncode:
-        raise SystemUnavailable(archive.stderr.decode().strip())
-    subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
-
-
 HEAD: Final = (
     "| publishes | least, µs | least of this version, µs | more, median of turns (95 % interval) |",
     "| --- | --: | --: | --- |",
@@ -181,7 +169,7 @@ def main(against: str, turns: int, port: int | None) -> None:
     print(*HEAD, sep="\n", flush=True)
     try:
         with scratch_folder("publish-cost") as folder, contextlib.ExitStack() as stack:
-            unpack(against, folder)
+            unpack(against, folder, "gateway")  # not what measures, which is of this version
             contestants = {
                 name: stack.enter_context(contestant(source, placement))
                 for name, source in ((against, folder), (THIS, SOURCE))

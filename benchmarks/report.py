@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.cases.base import OURS, Better, Case, Figure, Reference, Results
+from benchmarks.cases.base import OURS, Better, Case, Figure, Reference, Results, Row
 from benchmarks.comparison import is_spread, kept_up, ratio_of
-from benchmarks.document import FORMAT
+from benchmarks.document import AGAINST, FORMAT
 from benchmarks.machine import commit, machine
 from benchmarks.runner import Outcome, Plan
 from benchmarks.systems.base import SystemUnderTest
 from benchmarks.verdict import Verdict, judge
+from benchmarks.versions import BOUND, Compared, Finding, compared
 
 _VERDICTS: Final = {True: ("met", "green"), False: ("missed", "red"), None: ("not measured", "dim")}
 
@@ -116,6 +117,44 @@ def _reached(verdict: Verdict) -> str:
     return f"{verdict.least:,.2f} … {verdict.most:,.2f}"
 
 
+_FINDINGS: Final = {
+    Finding.HOLDS: "green",
+    Finding.PROBABLE: "yellow",
+    Finding.DOUBTFUL: "yellow",
+    Finding.BROKEN: "red",
+}
+
+
+def comparison(plan: Plan, outcome: Outcome) -> list[Compared]:
+    """Compare this version with the other one, as far as both were measured."""
+    return [each for case in plan.cases for each in compared(case, outcome.turns)]
+
+
+def comparison_table(found: Sequence[Compared], against: str) -> Table:
+    """Make the table of both versions."""
+    table = Table(
+        title=f"This version against {against}", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD
+    )
+    for heading in ("case", "workload", "figure"):
+        table.add_column(heading, overflow="fold")
+    for heading in (against, "this version", "more, median of turns (95 % interval)", "turns"):
+        table.add_column(heading, justify="right")
+    table.add_column(f"at most {BOUND - 1:.0%} worse")
+    for each in found:
+        unit = f", {each.figure.unit}" if each.figure.unit else ""
+        table.add_row(
+            each.case,
+            each.variant,
+            f"{each.figure.title}{unit}",
+            number(each.before, each.figure),
+            number(each.after, each.figure),
+            str(each.ratio),
+            str(each.ratio.turns),
+            Text(each.finding, style=_FINDINGS.get(each.finding, "dim")),
+        )
+    return table
+
+
 def verdicts(plan: Plan, outcome: Outcome) -> list[Verdict]:
     """Judge the targets of all cases that were run."""
     return [judge(target, outcome.results) for case in plan.cases for target in case.targets]
@@ -130,14 +169,21 @@ def show(plan: Plan, outcome: Outcome, console: Console) -> None:
             console.print(table)
     if judged := verdicts(plan, outcome):
         console.print(verdicts_table(judged))
+    if plan.against is not None:
+        console.print(comparison_table(comparison(plan, outcome), plan.against.title))
     _show_surroundings(plan, outcome, console)
     for name, reason in outcome.unavailable.items():
         console.print(Text(f"Not measured: {name}: {reason}", style="yellow"))
-    for row in outcome.results.rows:
-        for failure in row.failures:
-            console.print(Text(f"FAILED {row.case}, {row.variant}, {row.contestant}: {failure}", style="red"))
+    others = [replace(row, contestant="the other version") for turn in outcome.turns for row in turn.before]
+    _show_failures([*outcome.results.rows, *others], console)
     for sentence in outcome.broken:
         console.print(Text(f"BROKEN {sentence}", style="red"))
+
+
+def _show_failures(rows: Sequence[Row], console: Console) -> None:
+    for row in rows:
+        for failure in row.failures:
+            console.print(Text(f"FAILED {row.case}, {row.variant}, {row.contestant}: {failure}", style="red"))
 
 
 def _show_surroundings(plan: Plan, outcome: Outcome, console: Console) -> None:
@@ -178,8 +224,20 @@ def as_json(plan: Plan, outcome: Outcome, systems: Sequence[SystemUnderTest]) ->
             | asdict(each.target)
             for each in verdicts(plan, outcome)
         ],
+        **_versions(plan, outcome),
         "broken": outcome.broken,
         "failed": outcome.failed,
+    }
+
+
+def _versions(plan: Plan, outcome: Outcome) -> Mapping[str, Any]:
+    """Collect what there is of another version; nothing if there was none."""
+    if plan.against is None:
+        return {}
+    return {
+        AGAINST: plan.against.title,
+        "comparison": [asdict(each) for each in comparison(plan, outcome)],
+        "turns": [asdict(each) for each in outcome.turns],
     }
 
 

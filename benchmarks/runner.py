@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from benchmarks.cases.base import Case, Context, Results, Row
+from benchmarks.cases.base import OURS, Case, Context, Results, Row
+from benchmarks.checkout import THIS, Checkout
 from benchmarks.generator.driver import GeneratorFailed, build
 from benchmarks.placement import Placement
 from benchmarks.progress import Progress
 from benchmarks.systems.base import SystemFailed, SystemUnavailable, SystemUnderTest
+from benchmarks.systems.gateway import GatewayNode
 
 INSTALLED: Final = Path(__file__).parents[1] / ".local" / "bench"
 """Where systems keep what they install or compile, as scripts/bench-packages does; not under version control."""
@@ -28,6 +30,7 @@ class Plan:
         rounds: how often each contestant is measured; None for each case's own number.
         quick: see ``Context``.
         rows: the contestants that take part, of cases that have these; all if empty.
+        against: another version of ours, measured as one more contestant; None if there is none.
     """
 
     cases: Sequence[Case]
@@ -36,6 +39,7 @@ class Plan:
     rounds: int | None = None
     quick: bool = False
     rows: Collection[str] = ()
+    against: Checkout | None = None
 
     def rounds_of(self, case: Case) -> int:
         """Tell how often each contestant of *case* is measured."""
@@ -49,6 +53,21 @@ class Plan:
         return [each for each in case.contestants if each in wanted - self.left_out and each not in unavailable]
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What one round of a case gave for both versions of ours.
+
+    Attributes:
+        case: its name.
+        before: rows of the other version.
+        after: rows of this one.
+    """
+
+    case: str
+    before: Sequence[Row]
+    after: Sequence[Row]
+
+
 @dataclass
 class Outcome:
     """What came of a plan.
@@ -59,6 +78,7 @@ class Outcome:
         unavailable: why a chosen system is missing, by name.
         versions: of each system.
         settings: of each system, as far as they are not its defaults.
+        turns: of both versions, where another one was measured, too.
     """
 
     results: Results = field(default_factory=Results)
@@ -66,11 +86,13 @@ class Outcome:
     unavailable: dict[str, str] = field(default_factory=dict)
     versions: dict[str, Mapping[str, str]] = field(default_factory=dict)
     settings: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    turns: list[Turn] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
         """Whether anything was lost, wrong or broken; a missed target is no failure."""
-        return bool(self.broken) or any(row.failures for row in self.results.rows)
+        rows = [*self.results.rows, *(row for turn in self.turns for row in turn.before)]
+        return bool(self.broken) or any(row.failures for row in rows)
 
 
 class Spectator(Progress, Protocol):
@@ -116,20 +138,54 @@ def measure_all(plan: Plan, outcome: Outcome, context: Context, spectator: Spect
     A system that breaks is noted, and the run goes on with the next.
     """
     contestants = {case.name: plan.contestants_of(case, outcome.unavailable) for case in plan.cases}
-    spectator.begin(sum(plan.rounds_of(case) * len(contestants[case.name]) for case in plan.cases))
+    versions = sum(plan.rounds_of(case) for case in plan.cases if plan.against and OURS in contestants[case.name])
+    spectator.begin(sum(plan.rounds_of(case) * len(contestants[case.name]) for case in plan.cases) + versions)
     for case in plan.cases:
-        rounds = plan.rounds_of(case)
-        for number in range(1, rounds + 1):
+        measurer = _Measurer(case, plan, outcome, spectator)
+        for number in range(1, plan.rounds_of(case) + 1):
             for contestant in contestants[case.name]:
-                spectator.step(f"{case.name} {number}/{rounds} {contestant}")
-                try:
-                    rows = case.run(contestant, context)
-                except (SystemFailed, SystemUnavailable, GeneratorFailed) as reason:
-                    outcome.broken.append(f"{case.name}, round {number}, {contestant}: {reason}")
-                    spectator.broke(str(reason))
-                else:
-                    outcome.results.rows.extend(rows)
-                    spectator.done(case, rows)
+                measurer.measure(contestant, number, context)
+
+
+class _Measurer:
+    """Measures the contestants of a case, and notes what comes of it."""
+
+    def __init__(self, case: Case, plan: Plan, outcome: Outcome, spectator: Spectator) -> None:
+        self._case = case
+        self._plan = plan
+        self._outcome = outcome
+        self._spectator = spectator
+
+    def measure(self, contestant: str, number: int, context: Context) -> None:
+        """Measure a contestant once; ours with the other version, if there is one."""
+        if contestant == OURS and self._plan.against is not None:
+            self._both(self._plan.against, number, context)
+        else:
+            self._outcome.results.rows.extend(self._once(contestant, number, context))
+
+    def _both(self, other: Checkout, number: int, context: Context) -> None:
+        """Measure both versions, one right after the other: in odd rounds the other one first."""
+        elsewhere = replace(context, checkout=other, systems={**context.systems, OURS: GatewayNode(other)})
+        order = (elsewhere, context) if number % 2 else (context, elsewhere)
+        rows = {where.checkout: self._once(OURS, number, where) for where in order}
+        before, after = rows[other], rows[context.checkout]
+        self._outcome.results.rows.extend(after)
+        if before and after:
+            self._outcome.turns.append(Turn(self._case.name, before, after))
+
+    def _once(self, contestant: str, number: int, context: Context) -> Sequence[Row]:
+        """Measure once; nothing comes of a contestant that breaks, which is noted."""
+        case = self._case
+        name = contestant if context.checkout is THIS else f"{contestant} {context.checkout.title}"
+        self._spectator.step(f"{case.name} {number}/{self._plan.rounds_of(case)} {name}")
+        try:
+            rows = case.run(contestant, context)
+        except (SystemFailed, SystemUnavailable, GeneratorFailed) as reason:
+            self._outcome.broken.append(f"{case.name}, round {number}, {name}: {reason}")
+            self._spectator.broke(str(reason))
+            return ()
+        self._spectator.done(case, rows)
+        return rows
 
 
 def _prepare(plan: Plan, outcome: Outcome, spectator: Spectator) -> Mapping[str, SystemUnderTest]:

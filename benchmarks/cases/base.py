@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import ClassVar, Final
 
+from benchmarks.checkout import THIS, Checkout
 from benchmarks.placement import Placement
 from benchmarks.progress import Progress
 from benchmarks.systems.base import SystemUnderTest
@@ -136,6 +137,7 @@ class Context:
         folder: scratch of this run, removed at its end.
         progress: tells people what goes on.
         quick: whether a short, less exact run is wanted (to try things; not for the published table).
+        checkout: the version of the gateway that nodes are run from.
     """
 
     placement: Placement
@@ -144,6 +146,7 @@ class Context:
     folder: Path
     progress: Progress
     quick: bool = False
+    checkout: Checkout = THIS
 
     def seconds(self, full: float) -> float:
         """Length of a measuring window: *full* in a full run, a third (at least one second) in a quick one."""

@@ -62,7 +62,10 @@ class CrossNodeCase(Case):
         failures = []
         seen: list[float] = []
         round_trips: list[float] = []
-        with running(context.placement) as cluster, crowd_on(context.placement.others) as crowd:
+        with (
+            running(context.placement, checkout=context.checkout) as cluster,
+            crowd_on(context.placement.others) as crowd,
+        ):
             subscriber = Member(crowd.loop, crowd, "subscriber", Interest((_TOPIC,), (_TOPIC,)))
             publisher = Publisher(crowd.loop, "publisher")
             try:

@@ -51,7 +51,10 @@ class GridCostCase(Case):
 
     def run(self, contestant: str, context: Context) -> Sequence[Row]:
         """See ``Case``."""
-        with running(context.placement) as cluster, crowd_on(context.placement.others) as crowd:
+        with (
+            running(context.placement, checkout=context.checkout) as cluster,
+            crowd_on(context.placement.others) as crowd,
+        ):
             meter = _Meter(cluster, contestant, context)
             idle = QUICK_IDLE_SECONDS if context.quick else IDLE_SECONDS
             try:

@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 
 from benchmarks.cases.base import OURS, Better, Case, Context, Figure, Row
 from benchmarks.cases.generated import flags_of, measure
+from benchmarks.checkout import THIS
 from benchmarks.generator.driver import Load
 from benchmarks.storm.cluster import running
 from benchmarks.storm.crowd import all_topics, allow_descriptors, crowd_on, interest_of
@@ -76,7 +77,8 @@ class GrowthCase(Case):
         for stored in STORED[:-1] if context.quick else STORED:
             context.progress.say(f"growth: claims with {stored:,} stored sessions")
             rows.append(_claims(contestant, context, stored))
-        for selections in SELECTIONS:
+        # Matching is measured in this process, which has no other version.
+        for selections in SELECTIONS if context.checkout is THIS else ():
             context.progress.say(f"growth: matching with {selections:,} selections")
             rows.append(_matches(contestant, selections))
         rows += _fan_out(contestant, context)
@@ -117,7 +119,10 @@ def _claims(contestant: str, context: Context, stored: int) -> Row:
     allow_descriptors(stored + _DESCRIPTORS)
     values: dict[str, float] = {}
     failures = []
-    with running(context.placement, balancer=False) as cluster, crowd_on(context.placement.others) as crowd:
+    with (
+        running(context.placement, balancer=False, checkout=context.checkout) as cluster,
+        crowd_on(context.placement.others) as crowd,
+    ):
         try:
             publish_everything(cluster, crowd, all_topics(stored))
             warm_up(cluster, crowd, stored, [REFUGE])

@@ -86,7 +86,7 @@ def _gateway(context: Context, sessions: int, variant: str) -> Row:
     figures: dict[str, float] = {}
     failures = []
     with (
-        running(context.placement, nodes=[HOME], balancer=False) as cluster,
+        running(context.placement, nodes=[HOME], balancer=False, checkout=context.checkout) as cluster,
         crowd_on(context.placement.others) as crowd,
     ):
         try:

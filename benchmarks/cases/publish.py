@@ -121,7 +121,13 @@ class PublishCase(Case):
 
 def _gateway(context: Context, count: int, variant: str) -> Row:
     with (
-        running(context.placement, nodes=["n1"], settings={"stream-length": _STREAM_LENGTH}, balancer=False) as cluster,
+        running(
+            context.placement,
+            nodes=["n1"],
+            settings={"stream-length": _STREAM_LENGTH},
+            balancer=False,
+            checkout=context.checkout,
+        ) as cluster,
         crowd_on(context.placement.others) as crowd,
     ):
         publishers = [

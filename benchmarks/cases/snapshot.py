@@ -50,7 +50,7 @@ class SnapshotCase(Case):
         context.progress.say("snapshot: 1,000 topics at once")
         rows = []
         with (
-            running(context.placement, nodes=[HOME], balancer=False) as cluster,
+            running(context.placement, nodes=[HOME], balancer=False, checkout=context.checkout) as cluster,
             crowd_on(context.placement.others) as crowd,
         ):
             try:

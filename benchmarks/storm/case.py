@@ -91,7 +91,10 @@ class StormCase(Case):
         return [self._row(contestant, self._socketio(context))]
 
     def _gateway(self, context: Context) -> Storm:
-        with running(context.placement) as cluster, crowd_on(context.placement.others) as crowd:
+        with (
+            running(context.placement, checkout=context.checkout) as cluster,
+            crowd_on(context.placement.others) as crowd,
+        ):
             try:
                 return SCENARIOS[self.name](cluster, crowd, SESSIONS)
             except StormFailed as failed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shutil
-import sys
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ import redis
 import lb.render
 import lb.settings
 import lb.topology
+from benchmarks.checkout import THIS, Checkout
 from benchmarks.measure import process_cpu, resident_bytes
 from benchmarks.placement import Placement
 from benchmarks.processes import HOST, PinnedProcess, listens, redis_server, scratch_folder, wait_until
@@ -46,8 +46,11 @@ class Cluster:
         grid: a connection to Redis.
     """
 
-    def __init__(self, folder: Path, placement: Placement, *, connection_rate: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, placement: Placement, *, connection_rate: int | None = None, checkout: Checkout = THIS
+    ) -> None:
         """Describe a cluster; ``running`` starts it."""
+        self._checkout = checkout
         self._connection_rate = connection_rate
         self._folder = folder
         self._placement = placement
@@ -154,12 +157,11 @@ class Cluster:
             "rate-bytes": "0",
             **settings,
         }
-        flags = [part for name, value in arguments.items() for part in (f"--{name}", value) if part]
         return PinnedProcess(
-            [sys.executable, "-m", "gateway", "serve", *flags],
+            self._checkout.command(arguments),
             core=self._placement.server,
             folder=self._folder,
-            environment={"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+            environment=self._checkout.environment(),
         )
 
     def _balancer(self) -> PinnedProcess:
@@ -208,6 +210,7 @@ def running(
     settings: Mapping[str, str] | None = None,
     balancer: bool = True,
     connection_rate: int | None = None,
+    checkout: Checkout = THIS,
 ) -> Iterator[Cluster]:
     """Run a cluster for the length of the block and leave nothing behind.
 
@@ -217,12 +220,13 @@ def running(
         settings: of ``gateway serve`` that are not the default, by flag without the dashes; nothing for a switch.
         balancer: whether HAProxy stands before them, by the configuration that ``lb render`` writes.
         connection_rate: connections a second that HAProxy accepts; all that come if None.
+        checkout: the version that nodes are run from.
 
     Raises:
         SystemUnavailable: redis-server or haproxy is not installed.
         SystemFailed: a part did not come up.
     """
     with scratch_folder("storm") as folder:
-        cluster = Cluster(folder, placement, connection_rate=connection_rate)
+        cluster = Cluster(folder, placement, connection_rate=connection_rate, checkout=checkout)
         with cluster.start(nodes, settings or {}, balancer=balancer):
             yield cluster

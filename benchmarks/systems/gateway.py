@@ -8,18 +8,16 @@ import importlib.metadata
 import platform
 import secrets
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
+from benchmarks.checkout import THIS, Checkout
 from benchmarks.placement import Placement
 from benchmarks.processes import HOST, PinnedProcess, redis_server, scratch_folder
 from benchmarks.systems.base import Endpoint, Role, Running, StartOptions, SystemUnderTest, WireProtocol
 from gateway import __version__
 from gateway.local.ports import free_port
-
-REPOSITORY: Final = Path(__file__).parents[2]
 
 CONNECT_TARGET: Final = "/v1/connect"
 
@@ -38,7 +36,9 @@ HTTP_TIMEOUT: Final = 1.0
 """Seconds for the answer of a node's readiness check."""
 
 
-def node_arguments(name: str, *, port: int, admin: int, redis_port: int, extra: Mapping[str, str]) -> Sequence[str]:
+def node_arguments(
+    name: str, *, port: int, admin: int, redis_port: int, extra: Mapping[str, str], checkout: Checkout = THIS
+) -> Sequence[str]:
     """Return the command that runs a node the way benchmarks want it, token keys aside (``node_environment``).
 
     Args:
@@ -48,6 +48,7 @@ def node_arguments(name: str, *, port: int, admin: int, redis_port: int, extra: 
         redis_port: of its grid.
         extra: more settings by their flag without dashes in front, such as ``{"ping-interval": "5"}``; nothing for a
             switch.
+        checkout: the version that is run.
     """
     settings = {
         **BENCHMARK_SETTINGS,
@@ -57,13 +58,7 @@ def node_arguments(name: str, *, port: int, admin: int, redis_port: int, extra: 
         "grid": f"redis://{HOST}:{redis_port}/0",
         **extra,
     }
-    return [
-        sys.executable,
-        "-m",
-        "gateway",
-        "serve",
-        *(f"--{flag}={value}" if value else f"--{flag}" for flag, value in settings.items()),
-    ]
+    return checkout.command(settings)
 
 
 def node_environment() -> dict[str, str]:
@@ -83,10 +78,17 @@ def is_ready(admin: int) -> bool:
 
 
 class GatewayNode(SystemUnderTest):
-    """One node: publishes and deliveries pass through it, and through Redis in between."""
+    """One node: publishes and deliveries pass through it, and through Redis in between.
+
+    Args:
+        checkout: the version that is run.
+    """
 
     name: ClassVar[str] = "gateway"
     title: ClassVar[str] = "session gateway"
+
+    def __init__(self, checkout: Checkout = THIS) -> None:
+        self._checkout = checkout
 
     def prepare(self, folder: Path) -> None:
         """See ``SystemUnderTest``; it is here already."""
@@ -109,10 +111,11 @@ class GatewayNode(SystemUnderTest):
         """See ``SystemUnderTest``."""
         port, admin = free_port(), free_port()
         with scratch_folder(self.name) as folder, redis_server(placement.others) as (redis, redis_port):
-            arguments = node_arguments("n1", port=port, admin=admin, redis_port=redis_port, extra=options.extra)
-            with PinnedProcess(
-                arguments, core=placement.server, folder=folder, environment=node_environment(), directory=REPOSITORY
-            ) as node:
+            arguments = node_arguments(
+                "n1", port=port, admin=admin, redis_port=redis_port, extra=options.extra, checkout=self._checkout
+            )
+            environment = node_environment() | self._checkout.environment()
+            with PinnedProcess(arguments, core=placement.server, folder=folder, environment=environment) as node:
                 node.wait_ready(lambda: is_ready(admin))
 
                 def alive() -> None:

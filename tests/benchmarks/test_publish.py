@@ -332,6 +332,17 @@ def test_a_doubtful_run_is_published_only_if_one_insists(copy: Path) -> None:
     assert str(REFERENCE) in said
 
 
+def test_a_run_without_a_peer_is_published_only_if_one_insists(copy: Path) -> None:
+    """A run of chosen systems would take the others out of all tables without a word."""
+    document = made()
+    file = copy / "few.json"
+    file.write_text(stored(document.model_copy(update={"systems": {"nchan": document.systems["nchan"]}})))
+
+    code, said = run(file, "--root", copy)
+    assert code == BAD_USE
+    assert "gateway was left out; nats was left out; mosquitto was left out" in said
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
