@@ -34,6 +34,7 @@ class StackOptions:
         link_proxies: True to put a ``FaultProxy`` on every link, see ``Stack.links`` (attached stacks only).
         grid_url: of a grid that runs already and is not this stack's to stop; without it the stack has its own Redis.
         grid_environment: environment variables of the stack's own Redis, in addition to ours.
+        node_environment: environment variables of nodes, by node, in addition to ours.
         stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
         observation: how closely a Prometheus watches the stack; None to go without one.
         node_program: what runs a node; flags and settings are added to it.
@@ -48,6 +49,7 @@ class StackOptions:
     link_proxies: bool = False
     grid_url: str = ""
     grid_environment: Mapping[str, str] = field(default_factory=dict)
+    node_environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stickiness: str = "hint"
     observation: Observation | None = None
     node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
@@ -136,6 +138,7 @@ class Recipes:
                 },
                 # A checkout works without being installed.
                 "PYTHONPATH": str(package_root),
+                **self._options.node_environment.get(node, {}),
             },
             directory=self._folder.path,
             detached=self._options.detached,

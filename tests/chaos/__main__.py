@@ -134,7 +134,7 @@ def _read(file: Path) -> Plan:
 
 
 def _drawn(seed: int, grid: str, minutes: float, names: list[str]) -> Plan:
-    chosen, missing = possible(CATALOGUE[name] for name in names)
+    chosen, missing = possible((CATALOGUE[name] for name in names), grid)
     for name, why in missing.items():
         click.echo(f"{name} is left out: {why}")
     return draw(seed=seed, grid=grid, seconds=minutes * 60, faults=chosen)

@@ -61,10 +61,12 @@ class Reader:
             return int(await grid.call("HGET", _KEYS.grid, "generation"))
 
     async def adopted(self) -> bool:
-        """Tell whether the one Redis that runs is the one that nodes have adopted."""
+        """Tell whether the masters that run are those that nodes have adopted."""
+        masters = await self.masters()
         async with time_limit(LOOK), self._grid() as grid:
-            run = await grid.call("INFO", "server")
-            return str(run["run_id"]) in str(await grid.call("HGET", _KEYS.grid, "run_id"))
+            runs = [(await _info(port, "server"))["run_id"] for port in masters]
+            known = str(await grid.call("HGET", _KEYS.grid, "run_id"))
+            return all(str(run) in known for run in runs)
 
     async def owners(self, sessions: Iterable[str]) -> dict[str, tuple[int, str]]:
         """Tell epoch and owner of sessions; those that there are not are left out."""
@@ -119,11 +121,7 @@ class Reader:
         """Tell how many clients each Redis has that serves the grid."""
         found = {}
         for port in await self._ports():
-            client: Any = redis.asyncio.Redis(host=HOST, port=port, socket_timeout=LOOK, decode_responses=True)
-            try:
-                found[f"redis:{port}"] = int((await client.info("clients"))["connected_clients"])
-            finally:
-                await client.aclose()
+            found[f"redis:{port}"] = int((await _info(port, "clients"))["connected_clients"])
         return found
 
     async def _masters_of_cluster(self) -> frozenset[int]:
@@ -145,3 +143,11 @@ class Reader:
         async with self._grid() as grid:
             info = await grid.call("INFO", "server")
             return [int(info["tcp_port"])]
+
+
+async def _info(port: int, section: str) -> Any:
+    client: Any = redis.asyncio.Redis(host=HOST, port=port, socket_timeout=LOOK, decode_responses=True)
+    try:
+        return await client.info(section)
+    finally:
+        await client.aclose()

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -28,24 +29,47 @@ REPLICATION: Final = ("psync", "sync")
 """Commands that a replica needs to follow its master."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A master and its replicas.
+
+    Attributes:
+        master: takes the writes.
+        replicas: follow it.
+    """
+
+    master: RedisServer
+    replicas: Sequence[RedisServer]
+
+    @property
+    def servers(self) -> tuple[RedisServer, ...]:
+        """All of them, the master first."""
+        return (self.master, *self.replicas)
+
+
 class Servers(Protocol):
     """What faults need to know of a grid with replicas; all methods block.
 
     Attributes:
         url: as nodes want it.
         tags: hash tags that are worth hitting.
+        redis: masters and replicas.
         sentinels: those that watch, if there are any.
     """
 
     url: str
+    redis: Sequence[RedisServer]
     tags: Sequence[str]
     sentinels: Sequence[SentinelServer]
 
     def master(self, tag: str) -> RedisServer:
         """The master of a hash tag."""
 
-    def masters(self) -> Sequence[RedisServer]:
-        """All masters."""
+    def shards(self) -> Sequence[Shard]:
+        """All masters with their replicas."""
+
+    def follow(self, shard: Shard) -> None:
+        """Have the servers of a shard, which have just been started, be again what they were."""
 
     def wait_until_whole(self) -> None:
         """Wait until every replica follows its master."""
@@ -65,6 +89,7 @@ class SentinelServers:
     def __init__(self, servers: RedisSentinels) -> None:
         self._servers = servers
         self.url = servers.url
+        self.redis: Sequence[RedisServer] = servers.redis
         self.sentinels: Sequence[SentinelServer] = servers.sentinels
 
     def master(self, tag: str) -> RedisServer:
@@ -72,9 +97,14 @@ class SentinelServers:
         del tag
         return self._servers.master()
 
-    def masters(self) -> Sequence[RedisServer]:
+    def shards(self) -> Sequence[Shard]:
         """See ``Servers``."""
-        return [self._servers.master()]
+        master = self._servers.master()
+        return [Shard(master, [each for each in self._servers.redis if each is not master])]
+
+    def follow(self, shard: Shard) -> None:
+        """See ``Servers``: by their command lines they are what they were at the beginning."""
+        self._servers.follow(shard.master, shard.replicas)
 
     def wait_until_whole(self) -> None:
         """See ``Servers``."""
@@ -102,15 +132,19 @@ class ClusterServers:
     def __init__(self, servers: RedisCluster) -> None:
         self._servers = servers
         self.url = servers.url
+        self.redis: Sequence[RedisServer] = servers.nodes
         self.sentinels: Sequence[SentinelServer] = ()
 
     def master(self, tag: str) -> RedisServer:
         """See ``Servers``."""
         return self._servers.master_of(tag)
 
-    def masters(self) -> Sequence[RedisServer]:
+    def shards(self) -> Sequence[Shard]:
         """See ``Servers``."""
-        return self._servers.masters()
+        return [Shard(each, self._servers.replicas_of(each)) for each in self._servers.masters()]
+
+    def follow(self, shard: Shard) -> None:
+        """See ``Servers``: nodes of a cluster remember what they were."""
 
     def wait_until_whole(self) -> None:
         """See ``Servers``."""
@@ -137,6 +171,24 @@ class ReplicatedGrid:
         self._servers = servers
         self.url = servers.url
         self.tags = servers.tags
+        self._copies: dict[RedisServer, Path] = {}
+
+    @property
+    def ports(self) -> list[int]:
+        """Where all of it listens: masters, replicas and Sentinels."""
+        return [each.port for each in (*self._servers.redis, *self._servers.sentinels)]
+
+    async def shards(self, tag: str | None = None) -> list[Shard]:
+        """Masters with their replicas.
+
+        Args:
+            tag: hash tag of the one to tell; all by default.
+        """
+        shards = list(await asyncio.to_thread(self._servers.shards))
+        if tag is None:
+            return shards
+        master = await self.master(tag)
+        return [shard for shard in shards if shard.master is master]
 
     async def master(self, tag: str) -> RedisServer:
         """The master of a hash tag."""
@@ -170,7 +222,7 @@ class ReplicatedGrid:
 
     async def everywhere(self, *words: str) -> Sequence[RedisServer]:
         """Send a command to every master; returns them."""
-        masters = await asyncio.to_thread(self._servers.masters)
+        masters = [shard.master for shard in await self.shards()]
         for master in masters:
             await self.tell(master, *words)
         return masters
@@ -190,6 +242,39 @@ class ReplicatedGrid:
             return True
 
         await eventually(answered, f"{' '.join(words)} is answered", within=ANSWERED)
+
+    async def empty_replica(self, replica: RedisServer) -> None:
+        """Let a replica lose all it holds, and go on as one."""
+        await self.tell(replica, "CONFIG", "SET", "replica-read-only", "no")
+        await self.tell(replica, "FLUSHALL")
+        await self.tell(replica, "CONFIG", "SET", "replica-read-only", "yes")
+
+    async def save(self) -> None:
+        """Copy the data of every server, to roll back to."""
+        copies = {server: await server.snapshot() for server in self._servers.redis}
+        for old in self._copies.values():
+            old.unlink()
+        self._copies = copies
+
+    def kill(self, shards: Sequence[Shard]) -> None:
+        """Kill whole shards, so that nobody can take over."""
+        for shard in shards:
+            for server in shard.servers:
+                server.kill()
+
+    async def restart(self, shards: Sequence[Shard], *, rolled_back: bool = False) -> None:
+        """Start shards that were killed, and wait until all is whole.
+
+        Args:
+            shards: which.
+            rolled_back: whether they come back with the data that ``save`` has copied; without any data by default.
+        """
+        servers = [server for shard in shards for server in shard.servers]
+        copies = self._copies if rolled_back else {}
+        await asyncio.gather(*(each.restart(emptied=True, snapshot=copies.get(each)) for each in servers))
+        for shard in shards:
+            await asyncio.to_thread(self._servers.follow, shard)
+        await self.whole()
 
     async def cut_replication(self, master: RedisServer) -> None:
         """Let no replica follow a master any more, though everybody else goes on: what it accepts it alone has."""

@@ -7,11 +7,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from redis.exceptions import RedisError
+
 from gateway.core.client.errors import SessionEnded
+from tests.chaos import grid_links
 from tests.chaos.account.account import Account
 from tests.chaos.account.clock import Told, bases, judge_clock, judge_shifts, read_starts, read_told
 from tests.chaos.account.forgotten import Forgotten, NodeEnd
@@ -65,6 +68,9 @@ TOLD: Final = 90.0
 
 CLOCK_SET: Final = "redis-clock-set"
 """The fault for which Redis needs a clock of its own."""
+
+ROLLED_BACK: Final = frozenset({"redis-rolled-back", "masters-rolled-back"})
+"""The faults for which copies of the data are made."""
 
 PUBLISHERS: Final = 12
 LISTENERS: Final = 16
@@ -124,6 +130,7 @@ class Run:
         self._masters: tuple[float, frozenset[int]] = (0.0, frozenset())
         self._replaced = 0
         target.now = self.now
+        target.saves = any(step.fault in ROLLED_BACK for step in plan.steps)
         target.about_to_forget = self._about_to_forget
         target.forgotten = self.account.publishes.forgotten.append
         target.node_ended = lambda node: self.account.node_ends.append(NodeEnd(self.now(), node))
@@ -137,7 +144,7 @@ class Run:
         """Do it all."""
         async with AsyncExitStack() as exits:
             await exits.enter_async_context(self._background(self._watch(), "watch"))
-            if self._target.kind == "single":
+            if self._target.saves:
                 await self._target.save()
                 await exits.enter_async_context(self._background(self._copy(), "copy"))
             async with self._load():
@@ -243,6 +250,7 @@ class Run:
         """
         since, before = self._masters
         self._masters = now, masters
+        self._target.masters = masters
         if before and masters != before:
             self._replaced += 1
             self._target.lineage += 1
@@ -252,8 +260,9 @@ class Run:
         while True:
             await asyncio.sleep(COPIES)
             async with self._locks.setdefault("grid", asyncio.Lock()):
-                if self._target.stack.grid.process.running:
-                    await self._target.save()
+                if self._target.kind != "single" or self._target.stack.grid.process.running:
+                    with suppress(RedisError):  # one that is just being replaced; there is an older copy
+                        await self._target.save()
 
     @asynccontextmanager
     async def _load(self) -> AsyncIterator[None]:
@@ -280,7 +289,7 @@ class Run:
 
     async def _heal(self) -> None:
         began = self.now()
-        for proxy in self._target.links:
+        for proxy in self._target.proxies():
             proxy.heal()
         for wrong in await self._target.healed(HEALED):
             self._crowd.violated("P10", "cluster", f"{HEALED:g} s after all faults: {wrong}")
@@ -448,7 +457,7 @@ class Run:
             "most clients of a Redis": str(max(self._connections.values(), default=0)),
             **self._outcome.figures,
         }
-        missing = possible(each for each in CATALOGUE.values() if self._plan.grid in each.grids)[1]
+        missing = possible(CATALOGUE.values(), self._plan.grid)[1]
         if missing:
             self._outcome.figures["not on this machine"] = "; ".join(f"{name}: {why}" for name, why in missing.items())
 
@@ -498,9 +507,10 @@ async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
         tell: takes lines that show how it goes on.
     """
     clocked = any(step.fault == CLOCK_SET for step in plan.steps)
+    linked = any(CATALOGUE[step.fault].unavailable is grid_links.unavailable for step in plan.steps)
     judged: tuple[Outcome, float] | None = None
     try:
-        async with running(plan.grid, folder, clocked=clocked) as target:
+        async with running(plan.grid, folder, clocked=clocked, linked=linked) as target:
             run = Run(plan, target, tell)
             judged = await run.run(), run.now()
     except Stuck as stuck:

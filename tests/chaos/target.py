@@ -14,11 +14,12 @@ import redis.asyncio
 
 from gateway.local import admin
 from gateway.local.processes import ManagedProcess, ProcessFailed
-from gateway.local.proxy import Links
+from gateway.local.proxy import FaultProxy, Links
 from gateway.local.stack import Stack
 from tests.chaos.account.clock import Off
 from tests.chaos.account.forgotten import NOTHING, Forgotten
 from tests.chaos.deadlines import Stuck, bounded
+from tests.chaos.grid_links import GridLinks, grid_links
 from tests.chaos.replicated import ReplicatedGrid, replicated_grid
 from tests.support.faults import eventually
 from tests.support.redis_clock import Clock
@@ -85,11 +86,12 @@ class Target:
         replicated: the grid, if it is not one Redis.
         kind: ``single``, ``sentinel`` or ``cluster``.
         clock: of all Redis, if it can be set.
+        grid_links: between nodes and the grid, if that is not one Redis and faults need them.
 
     Attributes:
         lineage: changes whenever Redis may have other data than before.
-        saved: name of the newest copy of the data of the one Redis.
-        saved_at: when that was made.
+        saved: name of the newest copy of the data, if the grid is one Redis.
+        saved_at: when the newest copy was made.
         clock_off: when the clock of Redis was off.
         clock_unknown: until when sessions were opened of which nobody can tell when their window ends.
         now: returns the seconds since the beginning of the run.
@@ -97,9 +99,18 @@ class Target:
         forgotten: called when it has, with what.
         node_ended: called when a process of a node has ended, with its name.
         live_sessions: returns the sessions that live.
+        saves: whether copies of the data are made, as something will be rolled back.
+        masters: ports of those that served the grid when somebody looked last.
     """
 
-    def __init__(self, stack: Stack, replicated: ReplicatedGrid | None, kind: str, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        replicated: ReplicatedGrid | None,
+        kind: str,
+        clock: Clock | None = None,
+        grid_links: GridLinks | None = None,
+    ) -> None:
         self.stack = stack
         self.kind = kind
         self.lineage = 0
@@ -117,6 +128,9 @@ class Target:
         self._replaced = 0.0
         self._replicated = replicated
         self._clock = clock
+        self._grid_links = grid_links
+        self.saves = False
+        self.masters: frozenset[int] = frozenset()
         self._clock_set: tuple[float, int] | None = None
         self._saves = 0
 
@@ -125,6 +139,23 @@ class Target:
         """The proxies on all links."""
         assert self.stack.links is not None, "the target has links"
         return self.stack.links
+
+    def grid_link(self, node: str, master: int | None = None) -> list[FaultProxy]:
+        """Return the proxies between a node and the grid.
+
+        Args:
+            node: its name.
+            master: to one of the masters alone, by its place among their ports; to all servers by default.
+        """
+        if self.kind == "single":
+            return [self.links.grid[node]]
+        assert self._grid_links is not None, "the plan has faults of these links"
+        ports = sorted(self.masters)
+        return self._grid_links.of(node, None if master is None or not ports else ports[master % len(ports)])
+
+    def proxies(self) -> list[FaultProxy]:
+        """Return the proxies on all links, those between nodes and the grid too."""
+        return [*self.links, *(self._grid_links or ())]
 
     @property
     def balancer(self) -> ManagedProcess:
@@ -209,7 +240,12 @@ class Target:
             await client.aclose()
 
     async def save(self) -> None:
-        """Keep a copy of the data of the one Redis, to roll back to."""
+        """Keep a copy of the data of every Redis, to roll back to."""
+        if self._replicated is not None:
+            began = self.now()
+            await self._replicated.save()
+            self.saved_at = began
+            return
         self._saves += 1
         name, began = f"copy-{self._saves % 2}", self.now()
         await self.stack.save_grid(name)
@@ -315,13 +351,14 @@ async def _nothing_to_read() -> None:
 
 
 @asynccontextmanager
-async def running(kind: str, folder: Path, *, clocked: bool = False) -> AsyncIterator[Target]:
+async def running(kind: str, folder: Path, *, clocked: bool = False, linked: bool = False) -> AsyncIterator[Target]:
     """Start a cluster on a grid of a kind, and stop it at the end.
 
     Args:
         kind: ``single``, ``sentinel`` or ``cluster``.
         folder: for data and logs.
         clocked: whether Redis gets a clock that can be set; it looks into a file then whenever it needs the time.
+        linked: whether nodes reach a grid with replicas through proxies; they always do with one Redis.
 
     Raises:
         Stuck: it did not stop in time.
@@ -332,11 +369,19 @@ async def running(kind: str, folder: Path, *, clocked: bool = False) -> AsyncIte
         replicated: ReplicatedGrid | None = None
         if kind != "single":
             replicated = exits.enter_context(replicated_grid(kind, environment, folder / "logs"))
-        url = "" if replicated is None else replicated.url
-        stack = await exits.enter_async_context(
-            stopped_in_time(cluster(folder, link_proxies=True, grid_url=url, grid_environment=environment, **SETTINGS))
+        links: GridLinks | None = None
+        if replicated is not None and linked:
+            links = await exits.enter_async_context(grid_links(NODES, replicated.ports))
+        opened = cluster(
+            folder,
+            link_proxies=True,
+            grid_url="" if replicated is None else replicated.url,
+            grid_environment=environment,
+            node_environment={} if links is None else links.environment(),
+            **SETTINGS,
         )
-        yield Target(stack, replicated, kind, clock)
+        stack = await exits.enter_async_context(stopped_in_time(opened))
+        yield Target(stack, replicated, kind, clock, links)
 
 
 @asynccontextmanager

@@ -39,7 +39,7 @@ QUIET = Plan(seed=1, grid="single", seconds=10.0, steps=())
 async def test_a_cluster_that_is_broken_at_random_keeps_its_promises(
     tmp_path: Path, grid: str, record_property: Callable[[str, object], None]
 ) -> None:
-    plan = draw(seed=SEED, grid=grid, seconds=SECONDS, faults=possible(CATALOGUE.values())[0])
+    plan = draw(seed=SEED, grid=grid, seconds=SECONDS, faults=possible(CATALOGUE.values(), grid)[0])
     outcome = await strike(plan, tmp_path, print)
     assert not outcome.violations, report(outcome)
     assert len(outcome.struck) + len(outcome.left_out) == len(plan.steps)

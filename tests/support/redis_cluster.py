@@ -152,10 +152,12 @@ class RedisCluster:
 
     def fail_over(self, tag: str) -> None:
         """Have the replica of a hash tag's master take over, though that runs; they agree, so that nothing is lost."""
-        master = self.master_of(tag)
+        self.replicas_of(self.master_of(tag))[0].ask("CLUSTER", "FAILOVER")
+
+    def replicas_of(self, master: ClusterServer) -> list[ClusterServer]:
+        """The nodes that run and are replicas of a master, as they say themselves."""
         known = self._myself(master).split()[0]
-        replica = next(each for each in self.running() if known in self._myself(each).split()[3:4])
-        replica.ask("CLUSTER", "FAILOVER")
+        return [each for each in self.running() if known in self._myself(each).split()[3:4]]
 
     def move(self, tags: Iterable[str]) -> None:
         """Move the slots of hash tags, each to another master, live and with all their keys, as redis-cli does."""

@@ -166,6 +166,12 @@ class RedisSentinels:
 
         self._wait(begun, "the Sentinels fail over")
 
+    def follow(self, master: RedisServer, replicas: Sequence[RedisServer]) -> None:
+        """Have servers that were restarted be what they were: by their command lines they are what they began as."""
+        master._call("REPLICAOF", "NO", "ONE")
+        for replica in replicas:
+            replica._call("REPLICAOF", HOST, master.port)
+
     async def call(self, *arguments: str | bytes | float) -> Any:
         """Send one command to the master."""
         return await (await asyncio.to_thread(self.master)).call(*arguments)

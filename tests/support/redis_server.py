@@ -182,10 +182,10 @@ class RedisServer:
         await self.call("SAVE")
 
     async def snapshot(self) -> Path:
-        """Copy the data as it is now, to restart from later."""
+        """Copy the data as it is now, to restart from later. A restart without the copy does not find it."""
         await self.save()
         copy = self.folder / f"{uuid.uuid4().hex}.rdb"
-        shutil.copyfile(self._data / "dump.rdb", copy)
+        shutil.move(self._data / "dump.rdb", copy)
         return copy
 
     # --- looking inside -----------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ async def cluster(
     link_proxies: bool = False,
     grid_url: str = "",
     grid_environment: Mapping[str, str] | None = None,
+    node_environment: Mapping[str, Mapping[str, str]] | None = None,
     observation: Observation | None = None,
     **settings: object,
 ) -> AsyncIterator[Stack]:
@@ -54,6 +55,7 @@ async def cluster(
         link_proxies: True to have ``stack.links``, a proxy on every link.
         grid_url: of a grid that the test has started itself, in place of a Redis of the stack's own.
         grid_environment: more variables of the stack's own Redis.
+        node_environment: more variables of nodes, by node.
         observation: how closely a Prometheus watches; without it there is none.
         settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2). The journal is off, as it is by default: it
             outlives sessions, and most tests count what is left of them.
@@ -61,6 +63,7 @@ async def cluster(
     settings = {"journal": "false", **settings}
     parts: dict[str, Any] = {"balancer": balancer, "grid_proxy": grid_proxy, "link_proxies": link_proxies}
     parts |= {"grid_url": grid_url, "grid_environment": grid_environment or {}, "observation": observation}
+    parts["node_environment"] = node_environment or {}
     stack = await _start(folder, nodes, parts, settings)
     try:
         yield stack

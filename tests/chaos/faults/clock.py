@@ -28,7 +28,7 @@ def _a_step(random: Random) -> Parameters:
     draw=_a_step,
     claims=lambda _: {"grid"},
     settles=RESTORED,
-    unavailable=redis_clock.unavailable,
+    unavailable=lambda _: redis_clock.unavailable(),
 )
 async def _set(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """The clock of Redis, of all masters and replicas, is set forward or back, and set right again."""

@@ -38,7 +38,7 @@ class Fault:
             ``balancer``, ``clients``.
         strike: does it on entering, and ends it on leaving.
         settles: seconds after its end in which what it claims is still left alone.
-        unavailable: tells why it cannot be done on this machine; empty if it can be.
+        unavailable: tells of a kind of grid why it cannot be done there on this machine; empty if it can be.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Fault:
     claims: Callable[[Parameters], frozenset[str]]
     strike: Callable[[Target, Parameters], AbstractAsyncContextManager[None]]
     settles: float = 1.0
-    unavailable: Callable[[], str] = lambda: ""
+    unavailable: Callable[[str], str] = lambda grid: ""
 
 
-def possible(faults: Iterable[Fault]) -> tuple[list[Fault], dict[str, str]]:
-    """Part faults into those that can be done on this machine, and why the others cannot, by name."""
-    reasons = {each.name: (each, each.unavailable()) for each in faults}
+def possible(faults: Iterable[Fault], grid: str) -> tuple[list[Fault], dict[str, str]]:
+    """Part the faults of a kind of grid into those that this machine can do, and why it cannot do others, by name."""
+    reasons = {each.name: (each, each.unavailable(grid)) for each in faults if grid in each.grids}
     usable = [each for each, why in reasons.values() if not why]
     return usable, {name: why for name, (_, why) in reasons.items() if why}
 
@@ -78,7 +78,7 @@ def fault(
     grids: frozenset[str] = ALL_GRIDS,
     draw: Callable[[Random], Parameters] = nothing,
     settles: float = 1.0,
-    unavailable: Callable[[], str] = lambda: "",
+    unavailable: Callable[[str], str] = lambda grid: "",
 ) -> Callable[[Callable[[Target, Parameters], AsyncIterator[None]]], Callable[[Target, Parameters], object]]:
     """Put an async generator that strikes, yields and heals into the catalogue; its docstring is the summary.
 

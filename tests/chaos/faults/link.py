@@ -1,18 +1,21 @@
-"""Faults of the network: clients to HAProxy, HAProxy to a node, and, with one Redis, a node to Redis."""
+"""Faults of the network: clients to HAProxy, HAProxy to a node, and a node to Redis."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from random import Random
 from typing import Final
 
 from gateway.local.proxy import ENTRY, FaultProxy, Way
-from tests.chaos.faults.fault import ALL_GRIDS, SINGLE, Parameters, fault, meanwhile
+from tests.chaos import grid_links
+from tests.chaos.faults.fault import Parameters, fault, meanwhile
 from tests.chaos.target import NODES, Target
 
 _WAYS: Final = (("up",), ("down",), ("up", "down"))
 _OUTER: Final = (ENTRY, *NODES)
 _GRID: Final = tuple(f"{node}-grid" for node in NODES)
+_MASTERS: Final = (None, 0, 1, 2)
+"""To which master: none of them stands for every server of the grid, Sentinels too."""
 
 
 def _claim(parameters: Parameters) -> set[str]:
@@ -23,8 +26,9 @@ def _claim(parameters: Parameters) -> set[str]:
     return {f"grid-link:{node}" if grid else f"link:{node}"}
 
 
-def _link(target: Target, parameters: Parameters) -> FaultProxy:
-    return target.links.by_name()[parameters["link"]]
+def _link(target: Target, parameters: Parameters) -> Sequence[FaultProxy]:
+    node, _, grid = parameters["link"].partition("-")
+    return target.grid_link(node, parameters.get("master")) if grid else [target.links.by_name()[node]]
 
 
 def _ways(parameters: Parameters) -> list[Way]:
@@ -36,63 +40,89 @@ def _outer(random: Random) -> Parameters:
 
 
 def _inner(random: Random) -> Parameters:
-    return {"link": random.choice(_GRID), "ways": list(random.choice(_WAYS))}
+    return {"link": random.choice(_GRID), "master": random.choice(_MASTERS), "ways": list(random.choice(_WAYS))}
 
 
 async def _cut(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """Connections of a link are reset, now and again a little later."""
-    async with meanwhile(_link(target, parameters).cut, 1.0):
+    proxies = _link(target, parameters)
+
+    def cut() -> None:
+        for proxy in proxies:
+            proxy.cut()
+
+    async with meanwhile(cut, 1.0):
         yield
 
 
 async def _stalled(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A link passes nothing on in one direction or both, its connections stay open."""
-    proxy = _link(target, parameters)
-    proxy.stall(*_ways(parameters))
+    proxies = _link(target, parameters)
+    for proxy in proxies:
+        proxy.stall(*_ways(parameters))
     yield
-    proxy.flow()
+    for proxy in proxies:
+        proxy.flow()
 
 
 async def _delayed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A link delays every byte."""
-    proxy = _link(target, parameters)
-    proxy.delay(0.25, *_ways(parameters))
+    proxies = _link(target, parameters)
+    for proxy in proxies:
+        proxy.delay(0.25, *_ways(parameters))
     yield
-    proxy.delay(0)
+    for proxy in proxies:
+        proxy.delay(0)
 
 
 async def _limited(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A link passes 4 kB a second on each of its connections."""
-    proxy = _link(target, parameters)
-    proxy.limit(4_000, *_ways(parameters))
+    proxies = _link(target, parameters)
+    for proxy in proxies:
+        proxy.limit(4_000, *_ways(parameters))
     yield
-    proxy.limit(None)
+    for proxy in proxies:
+        proxy.limit(None)
 
 
 async def _refused(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A link refuses new connections, and resets those that there are."""
-    proxy = _link(target, parameters)
-    proxy.refuse()
-    proxy.cut()
+    proxies = _link(target, parameters)
+    for proxy in proxies:
+        proxy.refuse()
+        proxy.cut()
     yield
-    await proxy.start()
+    for proxy in proxies:
+        await proxy.start()
 
 
 async def _half_closed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """Connections of a link are half closed, in one direction or both."""
-    _link(target, parameters).half_close(*_ways(parameters))
+    for proxy in _link(target, parameters):
+        proxy.half_close(*_ways(parameters))
     yield
 
 
 async def _torn(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A connection of a link is cut at the next byte in one direction: something is done, and the answer lost."""
-    proxy = _link(target, parameters)
+    proxies = _link(target, parameters)
     way = _ways(parameters)[0]
-    async with meanwhile(lambda: proxy.cut_after(0, way), 0.5):
+
+    def tear() -> None:
+        for proxy in proxies:
+            proxy.cut_after(0, way)
+
+    async with meanwhile(tear, 0.5):
         yield
 
 
-for _prefix, _grids, _draw in (("link", ALL_GRIDS, _outer), ("grid-link", SINGLE, _inner)):
+def _always(grid: str) -> str:
+    """Clients and HAProxy are told the port of a proxy."""
+    del grid
+    return ""
+
+
+for _prefix, _draw, _unavailable in (("link", _outer, _always), ("grid-link", _inner, grid_links.unavailable)):
     for _name, _seconds, _strike in (
         ("cut", (0.0, 2.0), _cut),
         ("stalled", (0.5, 7.0), _stalled),
@@ -102,4 +132,11 @@ for _prefix, _grids, _draw in (("link", ALL_GRIDS, _outer), ("grid-link", SINGLE
         ("half-closed", (0.0, 0.5), _half_closed),
         ("torn", (0.5, 2.0), _torn),
     ):
-        fault(f"{_prefix}-{_name}", seconds=_seconds, draw=_draw, claims=_claim, grids=_grids, settles=2.0)(_strike)
+        fault(
+            f"{_prefix}-{_name}",
+            seconds=_seconds,
+            draw=_draw,
+            claims=_claim,
+            settles=2.0,
+            unavailable=_unavailable,
+        )(_strike)

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from random import Random
 
-from tests.chaos.faults.fault import SINGLE, Parameters, a_node, fault
+from tests.chaos import grid_links
+from tests.chaos.faults.fault import Parameters, a_node, fault
 from tests.chaos.target import NODES, Target
 
 RECOVERS = 4.0
@@ -70,19 +71,21 @@ async def _moved(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     seconds=(1.5, 5.0),
     draw=a_node,
     claims=_claim_with_grid_link,
-    grids=SINGLE,
     settles=RECOVERS,
+    unavailable=grid_links.unavailable,
 )
 async def _starts_without_grid(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A node is killed and starts while it cannot reach Redis."""
     node = parameters["node"]
-    link = target.links.grid[node]
+    proxies = target.grid_link(node)
     await target.kill(node)
-    link.refuse()
-    link.cut()
+    for proxy in proxies:
+        proxy.refuse()
+        proxy.cut()
     target.stack.launch_node(node)
     yield
-    await link.start()
+    for proxy in proxies:
+        await proxy.start()
     await target.ready(node)
 
 

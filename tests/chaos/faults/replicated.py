@@ -198,3 +198,6 @@ async def _slots_moved(target: Target, parameters: Parameters) -> AsyncIterator[
     """Slots move to other masters under load, with all their keys."""
     await target.replicated.move(parameters["tags"])
     yield
+    # Copies from before have keys of slots that others serve by now.
+    if target.saves:
+        await target.save()
