@@ -11,7 +11,10 @@ class GridUnavailable(GatewayError):
 
 
 class GridRefused(GridUnavailable):
-    """The grid answers and refuses to write, out of memory above all. It is certain that nothing was done."""
+    """The grid answers and refuses: it is out of memory, or a part of it is being moved and stays so.
+
+    It is certain that nothing was done.
+    """
 
 
 class LeaseUnverified(GridUnavailable):

@@ -113,8 +113,12 @@ def fresh(error: Exception) -> Exception:
     return type(error)(*error.args)
 
 
-class Redirected(GridUnavailable):
-    """A command met a slot of a Redis Cluster that is being moved, or was: it was not executed."""
+class Redirected(GridRefused):
+    """A command met a slot of a Redis Cluster that is being moved, or was: it was not executed.
+
+    It is sent again for a time. Who meets this after that is refused and can tell its client: a slot that stays half
+    moved does not get well by waiting, and the rest of the grid is up.
+    """
 
 
 class Group:

@@ -62,8 +62,10 @@ class SlotFollower:
     @property
     def complaints(self) -> Sequence[str]:
         """What is wrong with slots, for people."""
-        serving = ", ".join(f"{key_slot(tag.encode())} ({{{tag}}})" for tag in sorted(self.half_moved))
-        return [f"slots of the Redis Cluster stay half moved: {serving}"] if serving else []
+        half_moved = ", ".join(f"{key_slot(tag.encode())} ({{{tag}}})" for tag in sorted(self.half_moved))
+        if not half_moved:
+            return []
+        return [f"slots of the Redis Cluster stay half moved, and `{slots.REPAIR}` ends that: {half_moved}"]
 
     @property
     def tasks(self) -> Sequence[asyncio.Task[None]]:

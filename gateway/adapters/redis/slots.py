@@ -31,6 +31,9 @@ HALF_MOVED: Final = 10.0
 """Seconds for which a slot redirects before it is called half moved: to move one takes milliseconds, or some seconds if
 it is huge."""
 
+REPAIR: Final = "redis-cli --cluster fix"
+"""What moves the rest of such a slot, or takes it back."""
+
 
 async def agreed(finder: ClusterFinder, topology: Topology, batchers: Sequence[Batcher]) -> Topology | None:
     """Ask every master who serves what.

@@ -18,7 +18,7 @@ from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.topics import session_partition, topic_partition
 from gateway.core.types import NodeRef, TopicPath
-from gateway.ports import GridState, GridUnavailable
+from gateway.ports import GridRefused, GridState, GridUnavailable
 from tests.integration.redis.support import (
     N1,
     N2,
@@ -189,6 +189,9 @@ async def test_a_slot_that_stays_half_moved_is_named(servers: RedisCluster, monk
     await source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", target.ask("CLUSTER", "MYID"))
     record = session_record("half")
     with pytest.raises(GridUnavailable, match="being moved"):
+        await grid.sessions.create(record)
+    # What was redirected is certainly not done, so that whoever asked for it can be told to ask again.
+    with pytest.raises(GridRefused):
         await grid.sessions.create(record)
     await keep_trying(lambda: bool(grid.complaints), message="it is named")
     assert f"{slot} ({{{tag}}})" in grid.complaints[0]
