@@ -19,6 +19,7 @@ from typing import Final
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
+from gateway.adapters.redis import slots
 from gateway.adapters.redis.adoption import NO_SEAL, Adopted, Adoption, Member, Server, identify, label_of, prepare
 from gateway.adapters.redis.attachment import Attachment
 from gateway.adapters.redis.batcher import Batcher, abandon, bytes_for_each
@@ -43,7 +44,7 @@ LONGEST_BACKOFF: Final = 1.0
 
 LOOK_INTERVAL: Final = 1.0
 """Seconds between two looks at who the masters are, where they may change: so long at most a node writes to a master
-that was replaced and does not know it, while somebody is within reach who does."""
+that was replaced and does not know it, while somebody is within reach who does. Each look is at one of the masters."""
 
 
 class GridConnection:
@@ -312,7 +313,7 @@ class GridConnection:
                 self._tried.set()
 
     async def _look_around(self) -> None:
-        """Notice that somebody else is master by now, though the one that was still answers."""
+        """Notice that somebody else is master by now, though the one that was still answers, or that one is empty."""
         turn = 0
         while True:
             attached = await self.attached()
@@ -323,13 +324,14 @@ class GridConnection:
             turn = (turn + 1) % len(batchers)
             try:
                 await self._look(attached, batchers[turn])
+                if attached is self._attached:
+                    await self._slots.look()
+                if attached is self._attached:
+                    await self._look_at_marks(attached, turn)
             except (RedisError, OSError, GridUnavailable):
                 continue  # whoever needs the grid finds out
             except Exception as error:  # noqa: BLE001 - the look-out must outlive its own bugs
                 self._log.emit(log_events.BACKGROUND_TASK_FAILED, task="grid-look", error=error)
-                continue
-            if attached is self._attached:
-                await self._slots.look()
 
     async def _look(self, attached: Attachment, batcher: Batcher) -> None:
         """Look who the masters are, by asking one of them or whoever else knows; raises if nobody answers."""
@@ -340,6 +342,21 @@ class GridConnection:
             self.suspect(f"others are masters by now: {found}")
         elif found != attached.topology:
             self.follow_slots()
+
+    async def _look_at_marks(self, attached: Attachment, turn: int) -> None:
+        """Find a master of a Redis Cluster that was emptied, though nobody needs what it had (P10).
+
+        A node that is idle asks it for nothing: its lease may be on another one, and an emptied stream is as silent as
+        one in which nobody publishes.
+        """
+        topology = attached.topology
+        if not topology.sharded:
+            return  # the lease is gone with all the rest
+        marks = (self._generation, self._seal)
+        has_marks = await slots.has_marks(self._keys, marks, topology, turn, self.batcher.batchers[turn])
+        # What has moved meanwhile was asked of whoever had it before.
+        if not has_marks and attached is self._attached and topology is attached.topology:
+            self.stale(emptied=True)
 
     async def _connect(self) -> None:
         nobody_knows = ""

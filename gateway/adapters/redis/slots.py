@@ -8,6 +8,7 @@ arrived with the marks of the generation in force. If anything is different, the
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -76,7 +77,36 @@ async def have_arrived(
     found = await asyncio.gather(
         *(batchers[after.shards[tag]].ask(command) for tag, command in _marks(keys, adopted, moved))
     )
-    return all(each == adopted[0] or each == adopted[1].encode() for each in found)
+    return all(_is_mark(each, adopted) for each in found)
+
+
+async def has_marks(
+    keys: Keys, adopted: tuple[GridGeneration, str], topology: Topology, master: int, batcher: Batcher
+) -> bool:
+    """Tell whether what a master serves has the marks of the generation in force, as far as one of them tells.
+
+    A master that was emptied, while all others go on, says so to nobody but those who need its data. The mark of one
+    partition tells it, and costs next to nothing; another one is looked at each time, as single keys may go, too.
+
+    Args:
+        keys: names of all keys.
+        adopted: the generation that is open in every partition, and its seal.
+        topology: who serves what.
+        master: which of the masters.
+        batcher: to it.
+
+    Raises:
+        GridUnavailable: nobody knows; a slot that is being moved, for example.
+    """
+    marks = list(_marks(keys, adopted, {tag for tag, shard in topology.shards.items() if shard == master}))
+    if not marks:
+        return True
+    _, command = random.choice(marks)  # noqa: S311 - not a secret
+    return _is_mark(await batcher.ask(command), adopted)
+
+
+def _is_mark(found: object, adopted: tuple[GridGeneration, str]) -> bool:
+    return found == adopted[0] or found == adopted[1].encode()
 
 
 def _marks(keys: Keys, adopted: tuple[GridGeneration, str], tags: AbstractSet[str]) -> Iterator[tuple[str, Command]]:

@@ -1,10 +1,13 @@
-"""FLUSHALL under whole nodes with open connections: no living session is lost, each loss is made good once (P10)."""
+"""FLUSHALL under whole nodes with open connections: no living session is lost, each loss is made good once (P10).
+
+On one Redis, on a master with Sentinels, and on all masters of a cluster or one of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import pytest
@@ -15,11 +18,15 @@ from gateway.core.types import TopicPath
 from gateway.ports import GridState
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
+from tests.support.redis_cluster import RedisCluster
+from tests.support.redis_sentinel import RedisSentinels
 from tests.support.redis_server import RedisServer, unique_prefix
 from tests.support.seeds import seeded
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 pytestmark = [pytest.mark.redis, pytest.mark.promise("P10")]
+
+on_every_grid = pytest.mark.parametrize("kind", ["single", "sentinel", "cluster"])
 
 PATIENCE: Final = 30.0
 """Seconds in which everything must be in the grid again after the last loss."""
@@ -32,13 +39,14 @@ FLUSHES: Final = 12
 
 
 class Redis:
-    """Two nodes on one Redis."""
+    """Two nodes on the masters of one grid."""
 
-    def __init__(self, server: RedisServer, nodes: tuple[TestNode, TestNode]) -> None:
-        self.server, self.nodes = server, nodes
+    def __init__(self, masters: Sequence[RedisServer], nodes: tuple[TestNode, TestNode]) -> None:
+        self.masters, self.nodes = masters, nodes
 
-    async def flush(self) -> None:
-        await self.server.call("FLUSHALL")
+    async def flush(self, master: RedisServer | None = None) -> None:
+        """Empty one master, or all of them at the same time."""
+        await asyncio.gather(*(each.call("FLUSHALL") for each in ([master] if master else self.masters)))
 
     async def settled(self) -> None:
         """Wait until both nodes have adopted the same grid, and it holds all that they serve."""
@@ -58,13 +66,27 @@ class Redis:
         await eventually(is_settled, within=PATIENCE)
 
 
+@contextmanager
+def servers(kind: str) -> Iterator[tuple[str, Sequence[RedisServer]]]:
+    """Start a grid; gives its URL and its masters."""
+    if kind == "single":
+        with RedisServer() as server:
+            yield server.url, [server]
+    elif kind == "sentinel":
+        with RedisSentinels() as sentinels:
+            yield sentinels.url, [sentinels.master()]
+    else:
+        with RedisCluster() as cluster:
+            yield cluster.url, cluster.masters()
+
+
 @asynccontextmanager
-async def running() -> AsyncIterator[Redis]:
-    async with RedisServer() as server:
-        settings: dict[str, Any] = {"grid": server.url, "grid_prefix": unique_prefix(), "grid_timeout": 2}
-        settings |= {"lease": 3, "lease_renew": 0.3, "reap_interval": 0.3, "window_default": 60}
+async def running(kind: str) -> AsyncIterator[Redis]:
+    with servers(kind) as (url, masters):
+        settings: dict[str, Any] = {"grid": url, "grid_prefix": unique_prefix(), "window_default": scaled(60.0)}
+        settings |= {"lease": scaled(3.0), "lease_renew": scaled(0.3), "reap_interval": scaled(0.3)}
         async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:
-            yield Redis(server, (n1, n2))
+            yield Redis(masters, (n1, n2))
 
 
 class Client:
@@ -111,9 +133,10 @@ class Client:
         await self.raw.cut()
 
 
-async def test_an_emptied_grid_costs_no_living_session() -> None:
+@on_every_grid
+async def test_an_emptied_grid_costs_no_living_session(kind: str) -> None:
     chance = seeded("emptied")
-    async with running() as redis:
+    async with running(kind) as redis:
         clients = [Client(f"client-{number}") for number in range(SESSIONS)]
         await asyncio.gather(*(each.open(redis.nodes[place % 2]) for place, each in enumerate(clients)))
         over = asyncio.Event()
@@ -134,7 +157,8 @@ async def test_an_emptied_grid_costs_no_living_session() -> None:
             for _ in range(FLUSHES):
                 # At every moment: soon after another loss, in the middle of what it takes to make it good, and later.
                 await asyncio.sleep(chance.choice([0.01, 0.05, 0.2, 0.8]))
-                await redis.flush()
+                # Of a cluster, now all of it and now a part: the nodes' leases, or only some sessions and topics.
+                await redis.flush(chance.choice([None, *redis.masters]))
             await redis.settled()
             over.set()
 
@@ -153,12 +177,16 @@ async def test_an_emptied_grid_costs_no_living_session() -> None:
             await client.bye()
 
 
-async def test_each_loss_is_made_good_once() -> None:
-    """The restore pass runs once for each loss, and no node takes the loss of its lease with it for an expiry."""
-    async with running() as redis:
+@on_every_grid
+async def test_each_loss_is_made_good_once(kind: str) -> None:
+    """The restore pass runs once for each loss, and no node takes the loss of its lease with it for an expiry.
+
+    Of a cluster one master is emptied: several are not at the same moment, and may be several losses.
+    """
+    async with running(kind) as redis:
         clients = [Client(f"client-{number}") for number in range(SESSIONS)]
         await asyncio.gather(*(each.open(redis.nodes[place % 2]) for place, each in enumerate(clients)))
-        await redis.flush()
+        await redis.flush(redis.masters[0])
         for node in redis.nodes:
             await eventually(lambda node=node: len(node.log.of(events.GRID_RESTORED)) == 1, within=PATIENCE)  # type: ignore[misc]
         await redis.settled()
@@ -178,18 +206,19 @@ async def test_each_loss_is_made_good_once() -> None:
             await client.bye()
 
 
-async def test_one_notice_tells_of_all_values_that_are_read_again() -> None:
+@on_every_grid
+async def test_one_notice_tells_of_all_values_that_are_read_again(kind: str) -> None:
     """5.8: one notice for each event, which names the partitions that the session selects from."""
     topics = [f"{root}/x" for root in "abcdefgh"]
     concerned = sorted({topic_partition(TopicPath(topic), 1) for topic in topics})
-    async with running() as redis:
+    async with running(kind) as redis:
         client, other = Client("client"), Client("other")
         for each in (client, other):
             await each.open(redis.nodes[0])
         for topic in topics:
             await client.ask("subscribe", selector=topic)
         await other.ask("subscribe", selector="a/*")
-        await redis.flush()
+        await redis.flush(redis.masters[0])
         await client.ask("publish", topic="a/x", value="after")
         for each in (client, other):
             while not any(packet.get("value") == "after" for packet in each.raw.seen):
