@@ -13,6 +13,7 @@ from playwright.async_api import Browser
 from gateway.client import Session, connect
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.browser import chromium
+from tests.support.times import scaled
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def figures(record_property: Callable[[str, object], None], request: pytest.Fixt
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with running_pair(tmp_path, lease_renew=0.3, lease=1.5) as pair:
+    async with running_pair(tmp_path, lease_renew=scaled(0.3), lease=scaled(1.5)) as pair:
         yield pair
 
 

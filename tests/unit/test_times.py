@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.support import times
 
 TESTS = Path(__file__).parents[1]
+
+SETTINGS: Final = frozenset({"grid_timeout", "lease", "lease_renew"})
+"""Times after which a node gives something up: on a busy machine it would do so by mistake."""
+
+SETTINGS_OF_GRIDS: Final = frozenset({"timeout"})
+"""The same where tests make a ``RedisGrid`` without a node."""
+
+OVER_AT_ONCE: Final = 0.1
+"""Seconds below which a lease is meant to have expired when the next step looks."""
+
+NEVER_OVER: Final = 10.0
+"""Seconds from which on nobody waits for the end of a lease."""
 
 
 def test_the_environment_sets_the_factor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,3 +102,57 @@ def test_no_test_has_a_time_limit_of_its_own() -> None:
 
     lets_time_pass = {"chaos/load/crowd.py", "cluster/test_idle_cost.py"}
     assert direct == lets_time_pass, "use tests.support.times, unless nothing has to happen in that time"
+
+
+def test_no_test_gives_a_grid_a_time_of_its_own() -> None:
+    """Else a node takes a busy machine for an outage, or loses its lease to it."""
+    direct = {
+        f"{path.relative_to(TESTS)}:{line} {name}={seconds:g}"
+        for path in TESTS.rglob("*.py")
+        for line, name, seconds in times_given(path)
+    }
+
+    # Those whose plans have nodes lose their leases, and who judge them by what nodes told.
+    judged = ("chaos/target.py:", "browser/world.py:")
+    assert {each for each in direct if not each.startswith(judged)} == set(), "use tests.support.times.scaled"
+
+
+def test_a_time_that_is_given_is_found(tmp_path: Path) -> None:
+    redis = tmp_path / "integration" / "redis"
+    redis.mkdir(parents=True)
+    source = """
+running_node(lease=2, lease_renew=scaled(0.3))
+settings = {"grid_timeout": 2, "lease": scaled(3.0)} | {"lease_renew": 0.3}
+join(node, lease=60)
+join(node, lease=0.01)
+bench.grid(timeout=0.5)
+"""
+    (tmp_path / "elsewhere.py").write_text(source)
+    (redis / "here.py").write_text(source)
+
+    found = [(2, "lease", 2), (3, "grid_timeout", 2), (3, "lease_renew", 0.3)]
+    assert sorted(times_given(tmp_path / "elsewhere.py")) == found
+    assert sorted(times_given(redis / "here.py")) == [*found, (6, "timeout", 0.5)]
+
+
+def times_given(path: Path) -> Iterator[tuple[int, str, float]]:
+    """Yield line, name and seconds of each time that is given to nodes or grids as a number."""
+    names = SETTINGS | (SETTINGS_OF_GRIDS if path.parts[-3:-1] == ("integration", "redis") else frozenset())
+    for node in ast.walk(ast.parse(path.read_text())):
+        given: list[tuple[object, ast.expr]] = []
+        if isinstance(node, ast.Call):
+            given = [(each.arg, each.value) for each in node.keywords]
+        elif isinstance(node, ast.Dict):
+            given = [
+                (key.value, value)
+                for key, value in zip(node.keys, node.values, strict=True)
+                if isinstance(key, ast.Constant)
+            ]
+        for name, value in given:
+            if (
+                name in names
+                and isinstance(value, ast.Constant)
+                and isinstance(value.value, int | float)
+                and OVER_AT_ONCE <= value.value < NEVER_OVER
+            ):
+                yield value.lineno, str(name), value.value

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.promise("P3", "P7")
 PATIENCE: Final = 20.0
 """Seconds in which a node must be back after its grid is."""
 
-QUICK: Final[dict[str, Any]] = {"lease": 2, "lease_renew": 0.3, "reap_interval": 0.3}
+QUICK: Final[dict[str, Any]] = {"lease": scaled(2.0), "lease_renew": scaled(0.3), "reap_interval": 0.3}
 
 
 class Cluster(ABC):

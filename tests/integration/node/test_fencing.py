@@ -18,7 +18,7 @@ from gateway.ports import GridState, GridUnavailable, LeaseTable, Ownership, Ses
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.promise("P3")
 
@@ -150,7 +150,7 @@ async def test_a_late_resume_waits_until_the_node_knows_its_lease_and_is_refused
     async def in_vain(to: NodeRef, ownership: Ownership) -> None:
         """Do not tell the former owner, which sleeps."""
 
-    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease_renew": 0.3}
+    settings: dict[str, Any] = {"grid_prefix": unique_prefix(), "lease_renew": scaled(0.3)}
     async with RedisServer() as redis:
         settings["grid"] = redis.url
         async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:

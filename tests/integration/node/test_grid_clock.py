@@ -11,6 +11,7 @@ from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.redis_clock import ClockedRedis
 from tests.support.redis_server import unique_prefix
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.redis, pytest.mark.promise("P7")]
 
@@ -21,8 +22,8 @@ PATIENCE: Final = 20.0
 @pytest.mark.parametrize("step", [90, -90])
 async def test_a_client_that_is_away_while_the_clock_is_set_finds_its_session(step: int) -> None:
     async with ClockedRedis() as redis:
-        settings: dict[str, Any] = {"grid": redis.url, "grid_prefix": unique_prefix(), "grid_timeout": 2}
-        settings |= {"lease": 3, "lease_renew": 0.3, "reap_interval": 0.1}
+        settings: dict[str, Any] = {"grid": redis.url, "grid_prefix": unique_prefix()}
+        settings |= {"lease": scaled(3.0), "lease_renew": scaled(0.3), "reap_interval": 0.1}
         async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:
             async with RawClient(n1.url) as raw:
                 opened = await raw.hello("alice", window=60)

@@ -83,7 +83,7 @@ def servers(kind: str) -> Iterator[tuple[str, Sequence[RedisServer]]]:
 @asynccontextmanager
 async def running(kind: str) -> AsyncIterator[Redis]:
     with servers(kind) as (url, masters):
-        settings: dict[str, Any] = {"grid": url, "grid_prefix": unique_prefix(), "window_default": scaled(60.0)}
+        settings: dict[str, Any] = {"grid": url, "grid_prefix": unique_prefix(), "window_default": 60}
         settings |= {"lease": scaled(3.0), "lease_renew": scaled(0.3), "reap_interval": scaled(0.3)}
         async with running_node("n1", **settings) as n1, running_node("n2", **settings) as n2:
             yield Redis(masters, (n1, n2))

@@ -30,15 +30,16 @@ UPDATES: Final = 24
 async def test_a_node_started_before_its_redis_adopts_once_and_stays_in_step() -> None:
     async with RedisServer(aof=True) as redis:
         settings: dict[str, Any] = {"grid": redis.url, "grid_prefix": unique_prefix(), "grid_timeout": scaled(0.5)}
+        settings |= {"lease": scaled(2.0), "lease_renew": scaled(0.5)}
         redis.kill()
         log = MemoryEventLog()
-        gateway = Gateway(Settings(node="n1", **(QUICK | settings | {"lease": 2, "lease_renew": 0.5})), log=log)
+        gateway = Gateway(Settings(node="n1", **(QUICK | settings)), log=log)
         await gateway.start()
         node = TestNode(gateway, log)
         grid: Any = gateway.node._context.grid
         try:
             # It is time itself that has to pass: the node must have tried a number of times.
-            await asyncio.sleep(AWAY)
+            await asyncio.sleep(scaled(AWAY))
             await redis.restart()
             await eventually(lambda: not gateway.node.not_ready(), within=PATIENCE)
             assert grid._connection.attachment == 1

@@ -9,13 +9,14 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P3", "P7")
 
 
 @pytest.fixture
 async def n2(memory: MemoryGridServer) -> AsyncIterator[TestNode]:
-    async with running_node("n2", memory=memory, lease_renew=0.2) as node:
+    async with running_node("n2", memory=memory, lease_renew=scaled(0.2)) as node:
         yield node
 
 

@@ -50,7 +50,7 @@ def servers() -> Iterator[RedisCluster]:
 
 
 def grid_on(url: str, prefix: str, node: NodeRef = N1, **options: Any) -> RedisGrid:
-    arguments: dict[str, Any] = {"metrics": MemoryMetrics(), "log": MemoryEventLog(), "timeout": 1.0} | options
+    arguments: dict[str, Any] = {"metrics": MemoryMetrics(), "log": MemoryEventLog(), "timeout": scaled(1.0)} | options
     return RedisGrid(url, prefix=prefix, node=node, **arguments)
 
 

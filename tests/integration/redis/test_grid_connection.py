@@ -132,7 +132,7 @@ async def test_a_node_that_knows_a_higher_generation_raises_it_for_all(forgetful
 
 @pytest.mark.promise("P10")
 async def test_a_suspended_redis_is_unreachable_after_the_time_limit_and_back_without_losses(forgetful: Bench) -> None:
-    grid = await forgetful.grid(timeout=0.5)
+    grid = await forgetful.grid(timeout=scaled(0.5))
     record = session_record()
     await grid.sessions.create(record)
     async with changes_of(grid) as changes:
@@ -140,7 +140,7 @@ async def test_a_suspended_redis_is_unreachable_after_the_time_limit_and_back_wi
         started = time.monotonic()
         with pytest.raises(GridUnavailable):
             await grid.sessions.change(ownership_of(record), SessionChanges(selections=("+late",)))
-        assert 0.4 < time.monotonic() - started < scaled(3.0)
+        assert scaled(0.4) < time.monotonic() - started < scaled(3.0)
         assert grid.state is GridState.UNREACHABLE
         forgetful.server.resume()
         await until_up(grid)
@@ -151,7 +151,7 @@ async def test_a_suspended_redis_is_unreachable_after_the_time_limit_and_back_wi
 @pytest.mark.promise("P3")
 async def test_commands_of_a_given_up_connection_never_run_after_newer_ones(forgetful: Bench) -> None:
     """What a stopped Redis still has in its socket is cut off before the new connection writes."""
-    grid = await forgetful.grid(timeout=0.3)
+    grid = await forgetful.grid(timeout=scaled(0.3))
     record = session_record()
     await grid.sessions.create(record)
     ownership = ownership_of(record)
@@ -354,7 +354,7 @@ async def test_the_record_of_the_generation_can_be_lost_alone(forgetful: Bench) 
 
 
 async def test_close_does_not_wait_for_a_grid_that_does_not_answer(forgetful: Bench) -> None:
-    grid = await forgetful.grid(timeout=0.3)
+    grid = await forgetful.grid(timeout=scaled(0.3))
     forgetful.server.suspend()
     call = asyncio.create_task(grid.sessions.create(session_record()))
     await asyncio.sleep(0)
@@ -371,7 +371,7 @@ async def test_a_start_that_gets_no_answer_says_so(forgetful: Bench) -> None:
     forgetful.server.suspend()
     try:
         with pytest.raises(GridUnavailable, match="cannot be reached: no answer in time"):
-            await forgetful.unstarted(timeout=0.2).start()
+            await forgetful.unstarted(timeout=scaled(0.2)).start()
     finally:
         forgetful.server.resume()
 

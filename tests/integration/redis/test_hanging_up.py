@@ -22,6 +22,7 @@ from gateway.settings.values import HostPort
 from tests.integration.redis.support import Bench
 from tests.support.redis_sentinel import MASTER, SentinelServer
 from tests.support.redis_server import HOST
+from tests.support.times import scaled
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ async def test_sentinels_that_were_asked_are_hung_up_on(bench: Bench, made: list
     with SentinelServer(bench.server, quorum=1) as sentinel:
         address = f"{HOST}:{sentinel.port}"
         place = read_grid_url(f"redis+sentinel://{address},{address}/{MASTER if known else 'nobody'}")
-        finder = SentinelFinder(place, dialer=dialer.Dialer.to_sentinels(place, timeout=3))
+        finder = SentinelFinder(place, dialer=dialer.Dialer.to_sentinels(place, timeout=scaled(3.0)))
         result: Any = None
         for amount in count():
             looking = asyncio.create_task(finder.find())

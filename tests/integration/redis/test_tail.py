@@ -24,6 +24,7 @@ from tests.integration.redis.support import (
     values_of,
 )
 from tests.support.clock import eventually
+from tests.support.times import scaled
 
 LONG_BLOCK = 600.0
 """Seconds that a read waits inside Redis, where it must be woken: nobody waits for its end."""
@@ -183,7 +184,7 @@ async def test_a_grid_that_may_have_lost_writes_loses_every_followed_position(ha
 
 
 async def test_a_suspended_redis_loses_no_position(forgetful: Bench) -> None:
-    grid = await forgetful.grid(timeout=0.4)
+    grid = await forgetful.grid(timeout=scaled(0.4))
     publisher = Publisher(grid)
     reader = Reader(grid)
     grid.tail.follow(PARTITION, await grid.topics.position(PARTITION))
