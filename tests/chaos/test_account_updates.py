@@ -213,6 +213,25 @@ def test_a_notice_declares_what_is_lost_between_generations(notice: float, versi
 
 
 @pytest.mark.parametrize(
+    ("told", "version", "folded", "begins"),
+    [
+        pytest.param(4.0, SECOND + 1, 0, True, id="the first of the generation that lost it"),
+        pytest.param(4.0, SECOND + 3, 2, True, id="folded into it"),
+        pytest.param(4.0, SECOND + 3, 1, False, id="others of that generation are missing"),
+        pytest.param(6.0 + NEAR, SECOND + 1, 0, False, id="nothing was lost at that time"),
+    ],
+)
+def test_a_topic_that_the_grid_has_lost_begins_anew_for_a_new_session(
+    told: float, version: int, folded: int, begins: bool
+) -> None:
+    """Found: a session opened between the loss and the moment in which another node put the values back."""
+    account = SessionUpdates("bob")
+    account.update(5.0, "t/1", 449, version, snapshot=False, folded=folded)
+    account.finish(losses=[told])
+    assert promises(account.violations) == ([] if begins else ["P2"])
+
+
+@pytest.mark.parametrize(
     ("kept", "quiet", "declared"), [(True, 1.0, True), (True, NEAR + 1, False), (False, 1.0, False)]
 )
 def test_a_notice_declares_a_hole_behind_an_absence(kept: bool, quiet: float, declared: bool) -> None:

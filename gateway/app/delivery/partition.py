@@ -127,19 +127,32 @@ class Partition:
         values: the newest value of each topic.
         snapshots: encoded, of those that were asked for last.
         recent: what its stream brought last.
+        generation: of the grid when the entries were written that its stream brings.
         holders: sessions and pending subscriptions that need it.
         complete: set once all values have been read; cleared while they are read again.
         queue: where what its stream brings waits until it is applied; None until its stream is followed.
         reader: reads the values; None when they have been read.
     """
 
-    __slots__ = ("_matching", "complete", "holders", "number", "queue", "reader", "recent", "snapshots", "values")
+    __slots__ = (
+        "_matching",
+        "complete",
+        "generation",
+        "holders",
+        "number",
+        "queue",
+        "reader",
+        "recent",
+        "snapshots",
+        "values",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.values = TopicValues()
         self.snapshots = Snapshots()
         self.recent = RecentEntries(NOWHERE)
+        self.generation = NOWHERE.grid_generation
         self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
         self.holders = 0
         self.queue: MatchingQueue | None = None

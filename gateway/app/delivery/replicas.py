@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from gateway.app.delivery.matching import MatchingQueue, MatchingQueues
 from gateway.app.delivery.partition import Partition
-from gateway.app.delivery.recent_entries import RecentEntries
+from gateway.app.delivery.recent_entries import RecentEntries, place_of
 from gateway.app.runtime.portions import portions
 from gateway.core.topics.versions import is_later
 from gateway.core.types import EventId, Version
@@ -129,7 +129,9 @@ class Replicas:
         queue = None if partition is None else partition.queue
         if partition is None or queue is None:
             applied()
-        elif self._queues.put(queue, batch.values):
+            return
+        partition.generation = batch.position.grid_generation
+        if self._queues.put(queue, batch.values):
             if partition.queue is queue:  # else its stream is followed anew since
                 partition.recent.add(batch)
             applied()
@@ -257,7 +259,8 @@ class Replicas:
             topic = value.topic
             place = places.get(topic)
             if place is None:
-                successor = True
+                # A value that another node has put back is no update: those before it were lost with the grid.
+                successor = live and place_of(value).grid_generation >= partition.generation
                 partition.values.add(value)
                 partition.extended()
                 changes.append((value, live and successor))

@@ -105,7 +105,7 @@ class Account:
     def judge(self) -> list[Violation]:
         """Judge the run, once; in the order of time."""
         for updates in self.updates.values():
-            updates.finish(self.publishes.may_be_repeated)
+            updates.finish(self.publishes.may_be_repeated, self.sessions.losses)
         self.sessions.judge_ends(self.publishes.forgotten)
         self.sessions.judge_deaths(self.node_ends, self.publishes.forgotten)
         self.publishes.judge_receipts()

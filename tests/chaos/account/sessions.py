@@ -134,6 +134,11 @@ class Sessions:
         if now not in allowed:
             self._violated("P1", at, who, f"became {now}, should be {' or '.join(map(str, allowed))}")
 
+    @property
+    def losses(self) -> list[float]:
+        """When any of them was told of lost writes."""
+        return [told for life in self.lives.values() for told in life.told]
+
     def told(self, at: float, session: str) -> None:
         """A session was told of lost writes."""
         self.lives[session].told.append(at)

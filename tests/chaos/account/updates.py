@@ -17,7 +17,9 @@ less       any                                   went back
 ```
 
 The first update of a topic that the session has never seen follows none: unless it is a snapshot, versions before it
-were folded. Between generations versions say nothing of how many came; values do, unless some publishes were refused.
+were folded. For a session that opens while the grid has lost a topic, that topic begins anew in the generation whose
+loss others are told of: nothing of its own was lost. Between generations versions say nothing of how many came; values
+do, unless some publishes were refused.
 
 A generation may begin with an older value, as a snapshot, if a notice declares what is lost. A value that nodes have
 put back may come once more under a higher version, as a snapshot with the event of its publish.
@@ -25,7 +27,7 @@ put back may come once more under a higher version, as a snapshot with the event
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +55,7 @@ class Hole:
         topic: of which topic.
         missing: how many that no mark tells of.
         what: the versions around them.
+        begins: whether the one behind them is the first of its topic, for this session and in its generation.
     """
 
     at: float
@@ -60,6 +63,7 @@ class Hole:
     topic: str
     missing: int
     what: str
+    begins: bool = False
 
 
 @dataclass(slots=True)
@@ -192,15 +196,24 @@ class SessionUpdates:
         if welcome.kept and any(self._latest - notice <= NEAR for notice in self._notices):
             self._notices.append(welcome.at)
 
-    def finish(self, may_be_repeated: Callable[[str, int], bool] = lambda topic, value: False) -> None:
+    def finish(
+        self,
+        may_be_repeated: Callable[[str, int], bool] = lambda topic, value: False,
+        losses: Sequence[float] = (),
+    ) -> None:
         """Judge holes, sums and repetitions; once, after everything was taken in.
 
         Args:
             may_be_repeated: tells of a topic and a value whether it may have been published twice.
+            losses: when sessions, whichever, were told that the grid has lost writes.
         """
         self.violations += [found for topic, value, found in self._again if not may_be_repeated(topic, value)]
         self.violations += self.folds.settle()
-        undeclared = [hole for hole in self._open if not self._noticed(hole)]
+        undeclared = [
+            hole
+            for hole in self._open
+            if not self._noticed(hole) and not (hole.begins and any(abs(hole.at - lost) <= NEAR for lost in losses))
+        ]
         if undeclared:
             missing = sum(hole.missing for hole in undeclared)
             what = f"{missing} updates in {len(undeclared)} holes were lost in silence; first {undeclared[0].what}"
@@ -213,13 +226,16 @@ class SessionUpdates:
 
     def _compare_first(self, at: float, topic: str, now: Seen, folded: int) -> None:
         """Compare what is missing before the first update of a topic with what the update says of it."""
+        begins = folded == of_generation(now.version) - 1
         # A topic that began in this generation; one or two of what was asked for may never have been executed.
-        began_here = folded == of_generation(now.version) - 1 and now.value - 1 - folded <= REFUSED
-        if not began_here:
-            # As if the first generation had shown nothing: what was folded may be of several.
-            self._compare_with_mark(at, topic, Seen(0, 0, at=at), now, folded)
+        if begins and now.value - 1 - folded <= REFUSED:
+            return
+        # As if the first generation had shown nothing: what was folded may be of several.
+        self._compare_with_mark(at, topic, Seen(0, 0, at=at), now, folded, begins=begins)
 
-    def _compare_with_mark(self, at: float, topic: str, before: Seen, now: Seen, folded: int) -> None:
+    def _compare_with_mark(
+        self, at: float, topic: str, before: Seen, now: Seen, folded: int, *, begins: bool = False
+    ) -> None:
         """Compare a hole in front of an update with what the update says of it."""
         came = (
             f"{topic}: value {now.value} version {now.version} folded {folded} "
@@ -236,7 +252,7 @@ class SessionUpdates:
             self._violated("P2", at, f"the mark tells of updates that there are not: {came}")
         elif folded < missing:
             self.holes += 1
-            self._open.append(Hole(at, since, topic, missing - folded, came))
+            self._open.append(Hole(at, since, topic, missing - folded, came, begins))
 
     def _older_value(self, lost: Hole, *, declarable: bool) -> None:
         if declarable:
