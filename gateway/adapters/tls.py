@@ -14,12 +14,13 @@ from ssl import (
     OP_NO_COMPRESSION,
     OP_NO_RENEGOTIATION,
     OP_NO_TICKET,
+    PROTOCOL_TLS_CLIENT,
     PROTOCOL_TLS_SERVER,
     SSLContext,
     SSLError,
     TLSVersion,
 )
-from typing import Final
+from typing import Final, Protocol
 
 from cryptography import x509
 
@@ -27,6 +28,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import EventLog, Metrics
+from gateway.ports.peers import NODE_URI
 
 CIPHERS: Final = (
     "ECDHE-ECDSA-AES128-GCM-SHA256",
@@ -40,6 +42,9 @@ CIPHERS: Final = (
 
 ALPN: Final = ("http/1.1",)
 """A WebSocket here begins with HTTP/1.1; who offers only others is told so in the handshake."""
+
+LINK_ALPN: Final = ("gateway-link",)
+"""Of links between nodes."""
 
 
 class CertificateError(GatewayError):
@@ -121,6 +126,92 @@ class ServerTls:
         return CertificateError(f"{self._key}: is no key in PEM for {self._certificate} ({_reason(error)})")
 
 
+class LinkTls:
+    """What a node needs to speak TLS with other nodes, in both roles: each side shows a certificate of the authority.
+
+    Only TLS 1.3: both ends are of this project. Names are not compared with addresses; who makes a link compares the
+    names in the certificate with the name of the node.
+
+    Args:
+        node: name of this node, for which the certificate must be.
+        certificate: PEM, as for ``ServerTls``.
+        key: PEM, without a passphrase; None if it stands in the file of the certificate.
+        ca: PEM of the authorities that vouch for nodes.
+
+    Raises:
+        CertificateError: they cannot be used.
+    """
+
+    def __init__(self, node: str, certificate: Path, *, key: Path | None, ca: Path) -> None:
+        self._node = node
+        self._certificate = certificate
+        self._key = key or certificate
+        self._ca = ca
+        self._files, self._dialing = self._load()
+
+    @property
+    def expires(self) -> float:
+        """When the certificate expires, in seconds since 1970."""
+        return self._files.expires
+
+    def accepting(self) -> SSLContext:
+        """Tell how to speak TLS with a node that connects now."""
+        return self._files.context()
+
+    def dialing(self) -> SSLContext:
+        """Tell how to speak TLS with a node that is dialled now."""
+        return self._dialing
+
+    def reload(self) -> None:
+        """Read the files again; links that begin from now on get what they say.
+
+        Raises:
+            CertificateError: they cannot be used; what was in force stays so.
+        """
+        self._files, self._dialing = self._load()
+
+    def _load(self) -> tuple[ServerTls, SSLContext]:
+        files = ServerTls(self._certificate, key=self._key, client_ca=self._ca)
+        names = node_names(self._certificate)
+        if self._node not in names:
+            raise CertificateError(
+                f"{self._certificate}: the certificate is for {', '.join(sorted(names)) or 'no node'}, and this node "
+                f"is {self._node}; make one with gateway keys link {self._node}"
+            )
+        dialing = SSLContext(PROTOCOL_TLS_CLIENT)
+        dialing.check_hostname = False
+        dialing.load_cert_chain(self._certificate, self._key, password=_refuse_to_ask)
+        dialing.load_verify_locations(self._ca)
+        for context in (files.context(), dialing):
+            context.minimum_version = TLSVersion.TLSv1_3
+            context.set_alpn_protocols(list(LINK_ALPN))
+        return files, dialing
+
+
+def node_names(certificate: Path) -> frozenset[str]:
+    """List the nodes that a certificate is for: its DNS names, and what its URIs name.
+
+    Raises:
+        CertificateError: it cannot be read.
+    """
+    try:
+        first = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
+        names = first.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    except OSError as error:
+        raise CertificateError(f"{certificate}: the certificate cannot be read ({_reason(error)})") from None
+    except ValueError:
+        raise CertificateError(f"{certificate}: holds no certificate in PEM") from None
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    return frozenset(
+        (
+            *names.get_values_for_type(x509.DNSName),
+            *(uri.removeprefix(NODE_URI) for uri in uris if uri.startswith(NODE_URI)),
+        )
+    )
+
+
 def _expiry(file: Path) -> float:
     """Read when a certificate expires; it must not have done so."""
     try:
@@ -147,24 +238,47 @@ def _reason(error: OSError) -> str:
     return (error.reason if isinstance(error, SSLError) else error.strerror) or type(error).__name__
 
 
+class PortTls(Protocol):
+    """The files of one port."""
+
+    @property
+    def expires(self) -> float:
+        """When the certificate expires, in seconds since 1970."""
+
+    def reload(self) -> None:
+        """Read them again.
+
+        Raises:
+            CertificateError: they cannot be used; what was in force stays so.
+        """
+
+
 class TlsPorts:
     """The ports that speak TLS.
 
     Args:
         ports: by name; the names are those of the metric's label.
+        links: of links to other nodes, if they speak TLS.
         metrics: where it can be read when their certificates expire.
         log: where it is told what a reload has done.
+
+    Attributes:
+        links: as given.
     """
 
-    def __init__(self, ports: Mapping[str, ServerTls], *, metrics: Metrics, log: EventLog) -> None:
-        self._ports = dict(ports)
+    def __init__(
+        self, ports: Mapping[str, ServerTls], *, links: LinkTls | None = None, metrics: Metrics, log: EventLog
+    ) -> None:
+        self._servers = dict(ports)
+        self.links = links
+        self._ports: dict[str, PortTls] = {**ports, **({} if links is None else {"links": links})}
         self._log = log
         for name, tls in self._ports.items():
             metrics.watch(catalogue.CERTIFICATE_EXPIRY, lambda tls=tls: tls.expires, label=name)  # type: ignore[misc]
 
     def get(self, name: str) -> ServerTls | None:
         """Return what a port needs to speak TLS; None if it speaks none."""
-        return self._ports.get(name)
+        return self._servers.get(name)
 
     def reload(self) -> None:
         """Read all files again. Bad ones are told of in the log, and their port keeps what it had."""

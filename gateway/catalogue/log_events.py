@@ -424,6 +424,39 @@ CERTIFICATE_KEPT = LogEvent(
     "SIGHUP.",
     ("port", "error"),
 )
+LINK_UP = LogEvent(
+    "link_up",
+    Level.INFO,
+    "The link to another node is there. The field dialed_by tells which of the two had opened it.",
+    ("peer", "dialed_by"),
+)
+LINK_DOWN = LogEvent(
+    "link_down",
+    Level.WARNING,
+    "The link to another node broke. It is dialled again as long as that node lives. Sessions are not affected, but "
+    "until then they move by failover. If it stays down, check the network between the nodes.",
+    ("peer", "why"),
+)
+LINK_ENDED = LogEvent(
+    "link_ended",
+    Level.INFO,
+    "The link to another node was hung up on purpose: one of the two stops or left, or another connection took over.",
+    ("peer", "why"),
+)
+LINK_REFUSED = LogEvent(
+    "link_refused",
+    Level.WARNING,
+    "A connection to the port of links was refused. The peer is the node that it claimed to be, or an address. Told "
+    "once for each peer and reason until its link is up; a metric counts all.",
+    ("peer", "reason", "detail"),
+)
+LINK_FAILED = LogEvent(
+    "link_failed",
+    Level.WARNING,
+    "Another node could not be dialled, or refused the link. It is tried again. Check link_advertise and the "
+    "certificates there, and the network. Reported once for each node and reason until its link is up.",
+    ("peer", "address", "error"),
+)
 KEYS_RELOADED = LogEvent(
     "keys_reloaded",
     Level.INFO,

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
-from gateway.catalogue.refusals import AdminRefusal, FrameRule, UpgradeRefusal
+from gateway.catalogue.refusals import AdminRefusal, FrameRule, LinkRefusal, UpgradeRefusal
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.wire.codes import CLOSE_CODES, RECOVERED, ErrorCode, Outcome
 
@@ -502,7 +502,43 @@ CERTIFICATE_EXPIRY = Metric(
     Kind.GAUGE,
     "When the certificate of a port that speaks TLS expires, in seconds since 1970; 0 if it speaks none.",
     "port",
-    ("clients", "admin"),
+    ("clients", "admin", "links"),
+)
+
+LINKS = Metric(
+    "gateway_links",
+    Kind.GAUGE,
+    "Links to other nodes of the cluster, by state: up, or down to a node that lives and advertises a link.",
+    "state",
+    ("up", "down"),
+)
+LINK_SILENCE_SECONDS = Metric(
+    "gateway_link_silence_seconds",
+    Kind.GAUGE,
+    "Time since this node heard of another one over their link. Not shown while the link is down.",
+    "peer",
+    open=True,
+)
+LINK_FRAMES = Metric(
+    "gateway_link_frames_total", Kind.COUNTER, "Frames of node links, heartbeats included.", "direction", ("in", "out")
+)
+LINK_BYTES = Metric(
+    "gateway_link_bytes_total", Kind.COUNTER, "Bytes of node links, without those of TLS.", "direction", ("in", "out")
+)
+LINK_QUEUED_BYTES = Metric(
+    "gateway_link_queued_bytes", Kind.GAUGE, "Bytes that wait until the other nodes read their links."
+)
+LINKS_REFUSED = Metric(
+    "gateway_links_refused_total",
+    Kind.COUNTER,
+    "Connections of other nodes, or of strangers, to the port of links that did not become a link, by reason.",
+    "reason",
+    tuple(each.value for each in LinkRefusal),
+)
+LINKS_LOST = Metric(
+    "gateway_links_lost_total",
+    Kind.COUNTER,
+    "Links that broke; those that a node hung up on purpose are not counted.",
 )
 
 JOURNAL_GRID_UNREACHABLE: Final = "grid_unreachable"

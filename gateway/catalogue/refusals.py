@@ -1,4 +1,4 @@
-"""Why the client port refuses connections: the values of two labels, so that each kind of abuse can be counted."""
+"""Why ports refuse connections: the values of labels, so that each kind of abuse can be counted."""
 
 from __future__ import annotations
 
@@ -89,3 +89,30 @@ class AdminRefusal(StrEnum):
     TLS that say nothing, as changes of keys, without a request."""
     CROWDED_OUT = "crowded_out"
     """All places were taken, or all bytes that may be held; it had been idle for longest, or had them for longest."""
+
+
+class LinkRefusal(StrEnum):
+    """Why a connection between nodes did not become a link; the other node is told all but the first three."""
+
+    TLS = "tls"
+    """The TLS handshake failed: no TLS at all, or no certificate of the authority of the links."""
+    SILENT = "silent"
+    """Who connected did not say in time which node it is."""
+    CROWDED_OUT = "crowded_out"
+    """Too many connections had not said which node they are; this was the oldest."""
+    MALFORMED = "malformed"
+    """What came is not the protocol of node links."""
+    NAME = "name"
+    """The certificate is for another node than the one that it claims to be."""
+    CLUSTER = "cluster"
+    """It is a node of another cluster: it has another grid."""
+    OLD_RUN = "old_run"
+    """This run of the node has left, or there is a newer one."""
+    PROTOCOL = "protocol"
+    """There is no version of the protocol that both nodes speak."""
+    NOT_READY = "not_ready"
+    """The node that was dialled does not know its own cluster yet, as its grid has not answered."""
+    DUPLICATE = "duplicate"
+    """Both nodes dialled, and the other connection stays."""
+    TOO_MANY = "too_many"
+    """There are more nodes than a node has links."""

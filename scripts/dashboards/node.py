@@ -179,6 +179,52 @@ NODE_DASHBOARD: Final = Dashboard(
             ),
         ),
         Section(
+            "Links to other nodes",
+            (
+                Panel(
+                    title="Links",
+                    meaning="Links to the other nodes of the cluster that are up, and that are down to a node which "
+                    "lives. Without one, sessions move by failover.",
+                    queries=(Query(f"gateway_links{{{NODE}}}", "{{node}} {{state}}"),),
+                    empty="no node has the setting link",
+                ),
+                Panel(
+                    title="Heard of each other",
+                    meaning="Seconds since a node heard of another one. Heartbeats keep it below half a second.",
+                    queries=(Query(f"gateway_link_silence_seconds{{{NODE}}}", "{{node}} of {{peer}}"),),
+                    unit=Unit.SECONDS,
+                    empty="no node has the setting link",
+                ),
+                Panel(
+                    title="Traffic of links",
+                    meaning="What nodes say to each other.",
+                    queries=(
+                        Query(rate("gateway_link_bytes_total", NODE, by="node, direction"), "{{node}} {{direction}}"),
+                    ),
+                    unit=Unit.BYTES_PER_SECOND,
+                    empty="no node has the setting link",
+                ),
+                Panel(
+                    title="Frames, and links that are lost or refused",
+                    meaning="Frames of links with heartbeats; links that broke; connections that became none.",
+                    queries=(
+                        Query(rate("gateway_link_frames_total", NODE, by="node, direction"), "{{node}} {{direction}}"),
+                        Query(rate("gateway_links_lost_total", NODE), "{{node}} lost"),
+                        Query(rate("gateway_links_refused_total", NODE, by="node, reason"), "{{node}} {{reason}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                    empty="no node has the setting link",
+                ),
+                Panel(
+                    title="Waiting in links",
+                    meaning="Bytes that wait until the other nodes read them.",
+                    queries=(Query(f"gateway_link_queued_bytes{{{NODE}}}", "{{node}}"),),
+                    unit=Unit.BYTES,
+                    empty="no node has the setting link",
+                ),
+            ),
+        ),
+        Section(
             "Log",
             (
                 Panel(

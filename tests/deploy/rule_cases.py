@@ -350,6 +350,15 @@ CASES: Final[dict[str, Case]] = {
         NODE,
     ),
     "GatewayTailLag": slow("gateway_grid_tail_lag_seconds", 2.5, 0.25),
+    "GatewayLinkDown": Case(
+        {'gateway_links{node="n1",state="down"}': still(1), 'gateway_links{node="n1",state="up"}': still(1)},
+        (
+            {'gateway_links{node="n1",state="down"}': still(0), 'gateway_links{node="n1",state="up"}': still(2)},
+            # A node that is started anew.
+            {'gateway_links{node="n1",state="down"}': "0x10 1x1 0x9"},
+        ),
+        NODE,
+    ),
     "GatewayLeaseFlapping": Case(
         {'gateway_lease_lost_total{node="n1"}': "0x5 1x5 2x10"},
         ({'gateway_lease_lost_total{node="n1"}': "0x5 1x15"},),

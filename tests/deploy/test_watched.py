@@ -33,6 +33,9 @@ ONLY_SHOWN: Final = {
     "gateway_rate_limited_seconds_total": "what is slowed down often makes GatewayLimitsExceeded",
     "gateway_admin_connections_refused_total": "no token at the admin port; harmless while they get no further, and "
     "who asks without a token makes GatewayAdminRefused",
+    "gateway_links_refused_total": "a node that is refused makes GatewayLinkDown; strangers get no further",
+    "gateway_links_lost_total": "a link that does not come back makes GatewayLinkDown",
+    "gateway_link_silence_seconds": "a link that stays silent is broken within seconds, and is dialled again",
     "gateway_grid_clock_spread_seconds": "leases are kept by the clock of one master each; a spread shortens windows",
 }
 """Metrics that tell of trouble and have a panel but no alert, each with the reason."""

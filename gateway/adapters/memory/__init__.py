@@ -6,6 +6,7 @@ in one process are two grids over one server.
 
 from gateway.adapters.memory.grid import MemoryGrid
 from gateway.adapters.memory.loopback import LoopbackConnection
+from gateway.adapters.memory.peers import MemoryPeerLinks, MemoryPeerNetwork
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stand_ins import MadeUpMemory, MemoryEventLog, MemoryMetrics, OpenAdmission
 
@@ -16,5 +17,7 @@ __all__ = [
     "MemoryGrid",
     "MemoryGridServer",
     "MemoryMetrics",
+    "MemoryPeerLinks",
+    "MemoryPeerNetwork",
     "OpenAdmission",
 ]
