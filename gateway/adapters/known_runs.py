@@ -42,8 +42,9 @@ class KnownRuns:
 
     def is_old(self, run: NodeRef, started: float) -> bool:
         """Tell whether *run* has left, or a newer one of its name is known."""
-        newest = self._newest.get(run.node)
-        return run in self._gone or (newest is not None and (started, run) < newest)
+        since, newest = self._newest.get(run.node, (started, run))
+        # A run may tell of its start in two places, a moment apart.
+        return run in self._gone or (newest != run and (started, run) < (since, newest))
 
     def greeted(self, run: NodeRef, started: float) -> None:
         """Note a run that has shown who it is; it is not old."""

@@ -305,3 +305,10 @@ async def test_a_node_that_stops_says_so(harness: PeerHarness) -> None:
     assert "n2 stops" in n1.downs(n2)[0].why
     with pytest.raises(NoLink):
         await n2.links.ask(N1, "echo", b"", within=PATIENT)
+
+
+async def test_a_run_that_tells_two_times_of_its_start_is_one_run(harness: PeerHarness) -> None:
+    n1, n2 = await harness.node(N1), await harness.node(N2, started=1.0)
+    n2.started = 1.25
+    await harness.introduce(n1, n2)
+    await harness.linked(n1, n2)

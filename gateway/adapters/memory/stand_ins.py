@@ -127,6 +127,10 @@ class MemoryMetrics:
         """
         return self._gauges[metric, label]()
 
+    def watched(self, metric: Metric) -> set[str]:
+        """List the labels of a metric that somebody watches."""
+        return {label for each, label in self._gauges if each is metric}
+
 
 class MemoryEventLog:
     """``EventLog`` that remembers what it was told.

@@ -15,6 +15,10 @@ BACKOFF: Final = Backoff(initial=0.1, maximum=5.0, stable_after=5.0)
 """Seconds between attempts: a node that restarts is there after two or three; one that is gone costs next to nothing,
 and its links are there 5 s after it came back, at most."""
 
+AFTER_GOODBYE: Final = 3.0
+"""Seconds until a node that hung up on purpose is dialled again: mostly it stops, and is out of the node table then,
+which is looked at every two seconds."""
+
 
 class Dialer:
     """Sees to one link.
@@ -66,6 +70,8 @@ class Dialer:
                 backoff = backoff.connected(loop.time(), BACKOFF)
                 await link.ended.wait()
                 backoff = backoff.disconnected(loop.time())
+                if link.was_planned:
+                    await asyncio.sleep(AFTER_GOODBYE)
             await asyncio.sleep(self._patience)
             if self._link() is None and not await self._dial(self._peer, self.address):
                 delay, backoff = backoff.delay(self._random())

@@ -118,6 +118,7 @@ class Link:
         bytes_in: bytes that came, without those of TLS.
         bytes_out: bytes that were handed to the socket.
         frames_in: frames that came.
+        was_planned: whether it has ended because one of the two nodes hung up on purpose.
     """
 
     def __init__(
@@ -135,6 +136,7 @@ class Link:
         self.bytes_in = 0
         self.bytes_out = 0
         self.frames_in = 0
+        self.was_planned = False
         self._inbox = inbox
         self._share = Share(limits)
         self._limits = limits
@@ -212,9 +214,8 @@ class Link:
         body = record_body(kind, record)
         if self._queue.bytes + len(body) > self._limits.queue:
             # To leave one out would be a hole that nobody sees.
-            why = f"{self.peer.node} does not read fast enough, and the queue of its link was full"
-            self.end(End(why))
-            raise NoLink(why)
+            self.end(End(self._unread))
+            raise NoLink(self._unread)
         self._put(FrameType.RECORD, 0, body)
         self._sent += 1
         return self._sent
@@ -228,6 +229,7 @@ class Link:
         """
         if self.ended.is_set():
             return
+        self.was_planned = end.planned
         self.ended.set()
         for task in self._tasks:
             if task is not asyncio.current_task():
@@ -255,6 +257,10 @@ class Link:
         """Hang up, and wait until nothing of it runs any more."""
         self.end(end, goodbye=True)
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def _unread(self) -> str:
+        return f"{self.peer.node} does not read fast enough, and the queue of its link was full"
 
     def _check(self, size: int) -> None:
         if self.ended.is_set():
@@ -286,6 +292,8 @@ class Link:
                 while (frame := frames.next()) is not None:
                     self.frames_in += 1
                     self._take(frame)
+                    if self.ended.is_set():
+                        return  # what came behind a good-bye is of no link
                     if self._share.is_full:
                         await self._share.room()
                         self._heard = self._loop.time()
@@ -392,6 +400,10 @@ class Link:
         return reply
 
     def _reply(self, stream: int, status: AnswerStatus, content: bytes = b"") -> None:
+        if self._queue.bytes >= self._limits.queue:
+            # Answers that say no are small, and a peer that asks on and on and reads nothing gets them for ever.
+            self.end(End(self._unread))
+            return
         self._put(FrameType.ANSWER, stream, answer_body(status, content))
 
     def _says_nothing(self) -> None:

@@ -7,6 +7,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import ip_address
 from math import nan
 from ssl import SSLContext, SSLError
@@ -152,6 +153,7 @@ class StreamPeerLinks:
             if self._runs.has_left(peer):
                 self._hang_up(link, f"{peer} has left the cluster")
         wanted = self._runs.wanted()
+        self._watch_silence(peer.node for peer in wanted)
         for peer in self._dialers.keys() - wanted.keys():
             self._dialers.pop(peer).close()
         for peer, found in wanted.items():
@@ -220,9 +222,6 @@ class StreamPeerLinks:
         if not self._runs.is_listed(peer):
             loop = asyncio.get_running_loop()
             self._unlisted[peer] = loop.call_later(UNLISTED_SECONDS, self._hang_up_unlisted, peer)
-        if peer.node not in self._watched:
-            self._watched.add(peer.node)
-            self._metrics.watch(catalogue.LINK_SILENCE_SECONDS, lambda: self._silence(peer.node), label=peer.node)
         self._log.emit(events.LINK_UP, peer=str(peer), dialed_by=self.me.node if greeted.dialed else peer.node)
 
     def _ended(self, link: Link, end: End) -> None:
@@ -423,6 +422,13 @@ class StreamPeerLinks:
 
     def _total(self, name: str) -> Callable[[], float]:
         return lambda: self._past[name] + sum(getattr(link, name) for link in self._links.values())
+
+    def _watch_silence(self, nodes: Iterable[str]) -> None:
+        """Show of nodes how long they have been silent: of those in the node table, for strangers make up names."""
+        for node in nodes:
+            if node not in self._watched and len(self._watched) < MOST_LINKS:
+                self._watched.add(node)
+                self._metrics.watch(catalogue.LINK_SILENCE_SECONDS, partial(self._silence, node), label=node)
 
     def _silence(self, node: str) -> float:
         return next((link.silence() for peer, link in self._links.items() if peer.node == node), nan)

@@ -19,7 +19,7 @@ from gateway.adapters.peers.messages import MOST_UNFINISHED, question_body, reco
 from gateway.adapters.tls import LinkTls
 from gateway.catalogue import log_events, metrics
 from gateway.core.types import Incarnation, NodeId, NodeRef
-from gateway.ports.peers import AnswerStatus, Down, NoLink, PeerPlace
+from gateway.ports.peers import AnswerStatus, Down, NoLink, PeerPlace, Record
 from tests.contract.peer_harness import CLUSTER, HEARTBEAT, LIMITS, SILENCE, Member, StreamPeerHarness
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
@@ -333,6 +333,52 @@ async def test_more_questions_than_are_borne_are_declined(clear: StreamPeerHarne
         answer = await peer.heard(FrameType.ANSWER)
         assert answer.stream == LIMITS.questions + 1
         assert answer.body[0] == AnswerStatus.BUSY
+
+
+async def test_who_asks_without_end_and_does_not_read_is_hung_up(clear: StreamPeerHarness) -> None:
+    n1 = await alone(clear)
+    async with raw_peer(n1.links.address) as peer:
+        await greeted(peer, n1)
+        most = 0.0
+        for number in range(1, 60_000):
+            # Large answers at first, until the queue of answers is full, and then endless small ones.
+            size = 100_000 if number < 600 else 0
+            peer.say(FrameType.QUESTION, question_body("size", b"%d" % size, 3600), stream=number)
+            if number % LIMITS.questions:
+                continue
+            # Beside the questions it was told that the link is up.
+            await eventually(lambda up_to=1 + number: len(n1.taken) >= up_to or not n1.links.state(N2).up)  # type: ignore[misc]
+            most = max(most, clear.metrics[N1].gauge(metrics.LINK_QUEUED_BYTES))
+            if not n1.links.state(N2).up:
+                break
+        await eventually(lambda: not n1.links.state(N2).up)
+        assert most <= LIMITS.queue + 1024 * 1024
+        assert "does not read" in str(clear.logs[N1].of(log_events.LINK_DOWN)[0]["why"])
+
+
+async def test_nothing_comes_after_a_good_bye(clear: StreamPeerHarness) -> None:
+    n1 = await alone(clear)
+    async with raw_peer(n1.links.address) as peer:
+        await greeted(peer, n1)
+        peer.say(FrameType.RECORD, record_body("log", b"before"))
+        peer.say(FrameType.BYE, b"n2 stops")
+        peer.say(FrameType.RECORD, record_body("log", b"after"))
+        peer.say(FrameType.QUESTION, question_body("mute", b"", 3600), stream=1)
+        await peer.hung_up()
+    await eventually(lambda: any(isinstance(each, Down) for each in n1.taken))
+    assert isinstance(n1.taken[-1], Down)
+    assert [each.body for each in n1.taken if isinstance(each, Record)] == [b"before"]
+
+
+async def test_names_that_strangers_make_up_are_no_series_of_metrics(clear: StreamPeerHarness) -> None:
+    n1 = await alone(clear)
+    for number in range(20):
+        async with raw_peer(n1.links.address) as peer:
+            peer.hello(node=f"made-up-{number}")
+            await peer.heard(FrameType.HELLO)
+    assert clear.metrics[N1].watched(metrics.LINK_SILENCE_SECONDS) == set()
+    n1.links.meet(CLUSTER, {N2: PeerPlace("127.0.0.1:1", 1.0)})
+    assert clear.metrics[N1].watched(metrics.LINK_SILENCE_SECONDS) == {"n2"}
 
 
 async def test_a_half_open_connection_is_noticed(clear: StreamPeerHarness) -> None:
