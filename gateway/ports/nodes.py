@@ -52,6 +52,8 @@ class NodeReport:
         connected: sessions with a client.
         disconnected: sessions whose window runs.
         lag: seconds by which its event loop was late when it last looked.
+        link: where other nodes have a link to it, as host:port; empty if it has none.
+        link_protocols: versions of the protocol of links that it speaks.
     """
 
     listen: str
@@ -63,6 +65,8 @@ class NodeReport:
     connected: int = 0
     disconnected: int = 0
     lag: float = 0.0
+    link: str = ""
+    link_protocols: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,19 @@ class NodeDirectory(Protocol):
 
     async def entries(self) -> Sequence[NodeEntry]:
         """List the nodes that hold a lease, and those that expired and were not taken over yet; sorted.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def cluster(self, suggested: str) -> str:
+        """Tell the id of the cluster whose grid this is. Of a grid that has none, it is *suggested* from now on.
+
+        It is the same for all nodes, and stays when nodes, generations and processes change. A grid that lost all data
+        gets it back from the first node that knew it.
+
+        Args:
+            suggested: the id that the caller knows, or a random one: up to 64 letters, digits, dashes and underscores.
 
         Raises:
             GridUnavailable: see the module.

@@ -32,6 +32,8 @@ REPORT = NodeReport(
     connected=3,
     disconnected=4,
     lag=0.25,
+    link="127.0.0.1:8301",
+    link_protocols=(1, 2),
 )
 
 

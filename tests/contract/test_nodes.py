@@ -325,3 +325,21 @@ async def test_telling_goes_on_after_the_grid_was_unreachable(harness: Harness) 
 
         await eventually(arrived)
         assert len(told) == len(set(told)) or told[1:] == [after] * (len(told) - 1), "nothing old comes again"
+
+
+async def test_a_cluster_has_one_id(harness: Harness) -> None:
+    one, two = await harness.grid("n1"), await harness.grid("n2")
+    assert await one.nodes.cluster("first") == "first"
+    assert await two.nodes.cluster("second") == "first"
+    assert await harness.asked_again(one, lambda: one.nodes.cluster("third")) == "first"
+
+
+async def test_a_grid_that_lost_everything_gets_its_id_back(fragile: Harness) -> None:
+    one = await fragile.grid("n1")
+    assert await one.nodes.cluster("known") == "known"
+    await fragile.go_away()
+    await fragile.come_back(emptied=True)
+    await fragile.up(one)
+    assert await one.nodes.cluster("known") == "known"
+    two = await fragile.grid("n2")
+    assert await two.nodes.cluster("random") == "known"

@@ -52,6 +52,7 @@ class GridData:
         self._generation = NEVER_ADOPTED
         self._seal = NO_SEAL
         self.lost_at: float | None = None
+        self._cluster = ""
 
     @property
     def generation(self) -> GridGeneration:
@@ -87,6 +88,11 @@ class GridData:
             self._generation = GridGeneration(max(self._generation, known) + step)
             self._seal = next(_SEALS)
         return self._generation
+
+    def cluster(self, suggested: str) -> str:
+        """Tell the id of the cluster; see ``NodeDirectory.cluster``."""
+        self._cluster = self._cluster or suggested
+        return self._cluster
 
     def publish(self, commands: Sequence[PublishCommand], now: float) -> list[PublishResult]:
         """Execute publishes in order, each one atomic step.

@@ -163,6 +163,10 @@ class MemoryNodeDirectory:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.report(node, report))
 
+    async def cluster(self, suggested: str) -> str:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.cluster(suggested))
+
     async def entries(self) -> Sequence[NodeEntry]:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.leases.entries(now))

@@ -41,8 +41,9 @@ key                              type    content
                                          generation that is ``opened`` in every partition, when writes were ``lost``
                                          for the last time, ``shift`` of the clock of Redis against the time of the
                                          grid (both ms; ``clock.py``), ``term`` of the newest lease,
-                                         ``revision`` of the revocations. Written by adoption, joining and revoking;
-                                         stays.
+                                         ``revision`` of the revocations, and the id of the ``cluster``, which nodes say
+                                         to each other. Written by adoption, joining and revoking, and the last one by
+                                         who first asks for it; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    expired incarnation → ``<end of the right> <who has it>``. As the lease.

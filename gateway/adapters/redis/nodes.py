@@ -21,11 +21,12 @@ from gateway.core.types import NodeRef
 from gateway.ports import EventLog, ExpiredLease, LeaseLost, LeaseTable, Metrics, NodeEntry, NodeReport, Ownership
 
 _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("listen", "admin", "version"), str),
+    **dict.fromkeys(("listen", "admin", "version", "link"), str),
     **dict.fromkeys(("started", "lag"), (int, float)),
     **dict.fromkeys(("connected", "disconnected"), int),
     "draining": bool,
     "reasons": list,
+    "link_protocols": list,
 }
 """What a report tells, and of what types that is in JSON."""
 
@@ -181,6 +182,13 @@ class RedisNodes:
             scripts.NODE_REPORT(keys.members, keys.reports, str(node), orjson.dumps(dataclasses.asdict(report)))
         )
 
+    async def cluster(self, suggested: str) -> str:
+        """See ``NodeDirectory.cluster``."""
+        known = await self._batcher.call(scripts.NODE_CLUSTER(self._keys.grid, self._grid.seal, suggested))
+        if known == b"stale":
+            raise self._grid.stale()
+        return str(known.decode())
+
     async def entries(self) -> list[NodeEntry]:
         """See ``NodeDirectory.entries``."""
         keys = self._keys
@@ -270,11 +278,13 @@ def _report(stored: bytes) -> NodeReport | None:
             raise ValueError(f"{name!r} is of another type")
     if not all(isinstance(each, str) for each in told.get("reasons", ())):
         raise ValueError("'reasons' are no texts")
+    if not all(type(each) is int for each in told.get("link_protocols", ())):
+        raise ValueError("'link_protocols' are no numbers")
     try:
         report = NodeReport(**{name: told[name] for name in _REPORTED if name in told})
     except TypeError:
         return None
-    return dataclasses.replace(report, reasons=tuple(report.reasons))
+    return dataclasses.replace(report, reasons=tuple(report.reasons), link_protocols=tuple(report.link_protocols))
 
 
 def _milliseconds(seconds: float) -> int:
