@@ -17,6 +17,7 @@ from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.membership import Membership
+from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.connections.server import Connections
@@ -51,6 +52,7 @@ from gateway.ports import (
     Grid,
     GridUnavailable,
     Metrics,
+    PeerLinks,
     ProcessMemory,
     TokenSigner,
     Tracer,
@@ -84,6 +86,7 @@ class Node:
         administrators: of those who may have consoles.
         journal: how the session journal is written; None to write none.
         process_memory: tells how much memory is left; None if nobody can.
+        links: to the other nodes, listening; None to have none.
 
     Attributes:
         me: as given.
@@ -94,6 +97,7 @@ class Node:
         revocations: who is refused, and how to refuse more.
         enforcement: ends the sessions of those who are.
         presence: what it tells the others of itself.
+        links: to the other nodes; None if it has none.
         draining: whether its clients are being moved, or have been.
     """
 
@@ -115,6 +119,7 @@ class Node:
         administrators: Directory | None = None,
         journal: JournalOptions | None = None,
         process_memory: ProcessMemory | None = None,
+        links: PeerLinks | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
         limits = Limits(parameters, clock=clock, metrics=metrics, log=activity)
@@ -155,8 +160,13 @@ class Node:
         self._grid_recovery = GridRecovery(context, self.sessions, self._store)
         self.enforcement = Enforcement(context, self.sessions, self._store, directory, administrators)
         self.revocations = Revocations(context, self.enforcement)
-        self.presence = Presence(context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining)
+        self.presence = Presence(
+            context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining, links=links
+        )
         self._membership = Membership(context, self.sessions, self._grid_recovery, self.presence)
+        self.links = None if links is None else NodeLinks(context, links, lambda: self._membership.alive)
+        if self.links is not None:
+            self._membership.tell_of_table(self.links.look_soon)
         self.authorisation = Authorisation(
             context,
             store=self._store,
@@ -222,7 +232,13 @@ class Node:
         self._departure = Departure(context, self.clients, self._grid_recovery)
         self.administration = Administration(
             node=me.node,
-            nodes=ClusterNodes(context, presence=self.presence, begin_drain=self.begin_drain, undrain=self.undrain),
+            nodes=ClusterNodes(
+                context,
+                presence=self.presence,
+                begin_drain=self.begin_drain,
+                undrain=self.undrain,
+                link_state=None if self.links is None else self.links.state,
+            ),
             sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
             topics=ClusterTopics(context, self._store, self.sessions),
             revocations=ClusterRevocations(self.revocations),
@@ -243,6 +259,8 @@ class Node:
         self._background.forever(self.sessions.stale_sessions.run, "stale_sessions")
         self._background.forever(self.sessions.absences.run, "absences")
         self._background.once(self._context.memory.run(), "memory")
+        if self.links is not None:
+            self._background.forever(self.links.take, "links")
         journal = self._context.journal
         if journal.writer is not None:
             self._background.forever(journal.writer.run, "journal")
@@ -262,6 +280,8 @@ class Node:
         self._context.announce(NodeStarted())
         self.presence.tell_soon()  # ready, as it was not when it joined
         self._background.forever(self._membership.keep_lease, "lease")
+        if self.links is not None:
+            self._background.forever(self.links.follow, "follow-nodes")
         self._background.forever(self._membership.reap, "reaper")
 
     def not_ready(self) -> Sequence[str]:
@@ -360,6 +380,8 @@ class Node:
         self.connections.close()
         self.sessions.close()
         await self._background.close()
+        if self.links is not None:
+            await self.links.links.close()
         await self.sessions.delivery.replicas.close()
         self._context.announce(NodeStopped(held))
         await self._context.journal.close()

@@ -40,6 +40,8 @@ from gateway.bootstrap.parts import (
     event_log,
     grid_of,
     journal_of,
+    link_tls,
+    links_of,
     server_tls,
     tls_to_nodes,
 )
@@ -99,7 +101,10 @@ class Gateway:
             settings.auth, Surroundings(dev=settings.dev, log=self.log, verifications=verifications)
         )
         self._keys = FollowedKeys(settings, self.log)
-        self._tls = TlsPorts(server_tls(settings), metrics=self.metrics, log=self.log)
+        self._tls = TlsPorts(server_tls(settings), links=link_tls(settings), metrics=self.metrics, log=self.log)
+        self._links = links_of(
+            settings, self.me, self._tls.links, started=clock.wall(), metrics=self.metrics, log=self.log
+        )
         clients_tls, admin_tls = self._tls.get("clients"), self._tls.get("admin")
         self._admin_tokens = None if settings.admin_tokens_file is None else AdminTokens(settings.admin_tokens_file)
         # What roles may do is a matter of the policy, which the node has.
@@ -125,6 +130,7 @@ class Gateway:
             tracer=self._tracer or NO_TRACER,
             journal=journal_of(settings),
             process_memory=LinuxMemory(settings.memory_limit),
+            links=self._links,
         )
         self._reloading = FileReloader(
             self.node,
@@ -210,6 +216,8 @@ class Gateway:
         if self._settings.policy is None:
             anybody = AnonymousUsers() in ways_of(self._settings.auth)
             self.log.emit(events.POLICY_ABSENT, principals="anybody at all" if anybody else "all who authenticate")
+        if self._links is not None:
+            await self._links.start()
         await self.node.start()
         await self._clients.start()
         await self._admin.start()

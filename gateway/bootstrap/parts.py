@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 import time
 from ssl import SSLContext, create_default_context
+from typing import Final
 
 from gateway import __version__
 from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
+from gateway.adapters.peers import LinkPlace, StreamPeerLinks
 from gateway.adapters.redis import RedisGrid
-from gateway.adapters.tls import ServerTls
+from gateway.adapters.tls import LinkTls, ServerTls
 from gateway.app.journal import JournalOptions
 from gateway.app.journal.principals import hashed_with
 from gateway.catalogue.log_events import Level
@@ -20,6 +22,9 @@ from gateway.ports.administration import SettingView
 from gateway.settings import SETTINGS, ConfigurationError, HostPort, Settings
 from gateway.settings.errors import Problem
 from gateway.settings.places import read_keys
+
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is asked for, not bound
+"""Hosts that stand for all addresses of a machine, and are none themselves."""
 
 
 def event_log(settings: Settings) -> StructuredEventLog:
@@ -44,6 +49,38 @@ def server_tls(settings: Settings) -> dict[str, ServerTls]:
         for port, (certificate, key, authority) in files.items()
         if certificate is not None
     }
+
+
+def link_tls(settings: Settings) -> LinkTls | None:
+    """Read the certificates of links; None if there are none, or no links.
+
+    Raises:
+        CertificateError: they cannot be used.
+    """
+    if settings.link is None or settings.link_tls_certificate is None or settings.link_tls_ca is None:
+        return None
+    return LinkTls(settings.node, settings.link_tls_certificate, key=settings.link_tls_key, ca=settings.link_tls_ca)
+
+
+def links_of(
+    settings: Settings, me: NodeRef, tls: LinkTls | None, *, started: float, metrics: Metrics, log: EventLog
+) -> StreamPeerLinks | None:
+    """Make the links to other nodes; None if none are configured."""
+    if settings.link is None:
+        return None
+    listens_everywhere = settings.link.host in _EVERYWHERE
+    advertised = settings.link_advertise or HostPort(
+        socket.gethostname() if listens_everywhere else settings.link.host, 0
+    )
+    return StreamPeerLinks(
+        me,
+        started=started,
+        place=LinkPlace(settings.link.host, settings.link.port, (advertised.host, advertised.port)),
+        tls=tls,
+        metrics=metrics,
+        log=log,
+        heartbeat=settings.heartbeat,
+    )
 
 
 def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, memory: MemoryGridServer | None) -> Grid:
@@ -119,7 +156,7 @@ def admin_names(settings: Settings) -> tuple[str, ...]:
 
 def advertised_admin(settings: Settings, port: int) -> str:
     """Where other nodes reach the admin port."""
-    everywhere = settings.admin.host in {"0.0.0.0", "::"}  # noqa: S104 - it is asked for, not bound
+    everywhere = settings.admin.host in _EVERYWHERE
     listening = HostPort(socket.gethostname() if everywhere else settings.admin.host, port)
     scheme = "http" if settings.admin_tls_certificate is None else "https"
     return f"{scheme}://{settings.admin_advertise or listening}"

@@ -22,7 +22,7 @@ class FileReloader:
         node: whose sessions are judged again.
         authentication: who clients are.
         keys: of session tokens.
-        tls: certificates of both ports.
+        tls: certificates of all ports.
         admin_tokens: of administrators, if there are any.
         policy: the file that says who may do what, if there is one.
         log: told what was read, and what was not.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -37,6 +38,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     authentication = _check_authentication(loaded)
     policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
     administrators = _check_administrators(loaded)
+    links = _check_links(loaded)
     console = Console()
     console.print(_given_table(loaded))
     if not loaded.settings.token_keys_are_random:
@@ -47,6 +49,8 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
         click.echo(f"policy: {len(policy.roles)} roles, {len(policy.principals)} principals")
     if administrators is not None:
         click.echo(f"administrators: {administrators}")
+    if links is not None:
+        click.echo(f"links: {links}")
     for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings)):
         click.echo(f"gateway: warning: {warning}", err=True)
     click.echo("The configuration is fit to run.")
@@ -78,6 +82,26 @@ def _check_administrators(loaded: Loaded) -> int | None:
     except TokensFileError as error:
         complaint, _, remedy = str(error).rpartition("; ")
         raise ConfigurationError([Problem(loaded.places["admin_tokens_file"], complaint, remedy)]) from None
+
+
+def _check_links(loaded: Loaded) -> str | None:
+    settings = loaded.settings
+    if settings.link is None:
+        return None
+    if settings.link_tls_certificate is None or settings.link_tls_ca is None:
+        return f"{settings.link}, in clear text"
+    # Imported here: the other commands start faster without it.
+    from gateway.adapters.tls import CertificateError, LinkTls  # noqa: PLC0415
+
+    try:
+        tls = LinkTls(settings.node, settings.link_tls_certificate, key=settings.link_tls_key, ca=settings.link_tls_ca)
+    except CertificateError as error:
+        complaint, _, remedy = str(error).rpartition("; ")
+        place = loaded.places["link_tls_certificate"]
+        raise ConfigurationError(
+            [Problem(place, complaint or str(error), remedy if complaint else "`gateway keys link` makes good ones")]
+        ) from None
+    return f"{settings.link}, with a certificate until {datetime.fromtimestamp(tls.expires, UTC):%Y-%m-%d}"
 
 
 def _given_table(loaded: Loaded) -> Table:

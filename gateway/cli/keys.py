@@ -11,6 +11,7 @@ import click
 import orjson
 
 from gateway.adapters.tokens import KeyFiles, KeyUse, ListedKey, when
+from gateway.cli.link_keys import link
 from gateway.cli.options import config_option, load_peeking
 from gateway.settings import SETTINGS
 
@@ -27,11 +28,14 @@ _MEANINGS: Final = {
 
 @click.group()
 def keys() -> None:
-    """Make, list, promote and retire the keys of session tokens.
+    """Make, list, promote and retire the keys of session tokens; make the certificates of links between nodes.
 
-    Works on the files that the settings token_keys_file and token_verify_keys_file name. Bring the files to all nodes
-    after each step, and have them read again (SIGHUP). Prints ids, never a key.
+    All but `link` work on the files that the settings token_keys_file and token_verify_keys_file name. Bring the files
+    to all nodes after each step, and have them read again (SIGHUP). Prints ids, never a key.
     """
+
+
+keys.add_command(link)
 
 
 def _files_options(function: FunctionT) -> FunctionT:

@@ -7,7 +7,7 @@ base + 0    HAProxy: what clients connect to
 base + 1    HAProxy: its metrics
 base + 2    Redis
 base + 3    Prometheus, where one is asked for
-base + 10n  node n: +1 clients, +2 admin, +3 agent check      (n = 1, 2, …)
+base + 10n  node n: +1 clients, +2 admin, +3 agent check, +4 links      (n = 1, 2, …)
 ```
 """
 
@@ -66,11 +66,13 @@ class NodePorts:
         listen: for clients.
         admin: health, readiness and metrics.
         agent: HAProxy's agent check.
+        link: for the other nodes.
     """
 
     listen: int
     admin: int
     agent: int
+    link: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class PortPlan:
         return cls(
             base,
             {
-                f"n{number}": NodePorts(base + 10 * number + 1, base + 10 * number + 2, base + 10 * number + 3)
+                f"n{number}": NodePorts(*(base + 10 * number + each for each in (1, 2, 3, 4)))
                 for number in range(1, nodes + 1)
             },
         )
@@ -143,7 +145,7 @@ class PortPlan:
 
     def all(self) -> tuple[int, ...]:
         """Return every port of the stack, in ascending order."""
-        nodes = (port for node in self.nodes.values() for port in (node.listen, node.admin, node.agent))
+        nodes = (port for node in self.nodes.values() for port in (node.listen, node.admin, node.agent, node.link))
         return (self.entry, self.balancer_metrics, self.grid, self.prometheus, *nodes)
 
     def taken(self) -> tuple[int, ...]:

@@ -115,6 +115,9 @@ class Recipes:
             "admin_tokens_file": self._folder.admins,
             "trusted_proxies": f"{LOOPBACK}/32",
             "journal": "true",
+            # Links without certificates, on loopback, are a shortcut of development.
+            "dev": "true",
+            "link": f"{LOOPBACK}:{ports.link}",
             **self._options.node_settings,
             **settings,
         }

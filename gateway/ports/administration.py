@@ -112,6 +112,9 @@ class NodeView:
         connected: sessions with a client.
         disconnected: sessions whose window runs.
         lag: seconds by which its event loop was late when it last looked.
+        link: where other nodes have a link to it, as host:port; None if it has none.
+        linked: whether the node that answers has a link to it; None if one of the two has none at all.
+        heard: seconds since the node that answers heard of it over that link; None without one.
         here: whether it is the node that answers.
     """
 
@@ -126,6 +129,9 @@ class NodeView:
     connected: int | None = None
     disconnected: int | None = None
     lag: float | None = None
+    link: str | None = None
+    linked: bool | None = None
+    heard: float | None = None
     here: bool = False
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.settings.errors import Problem
+from gateway.settings.groups.links import check_links
 from gateway.settings.groups.node import check_tls
 from gateway.settings.model import SETTINGS, Settings
 from gateway.settings.values import PrincipalNames
@@ -81,6 +82,7 @@ def check(settings: Settings, place: Place) -> Iterator[Problem]:
     yield from _ports(settings, place)
     yield from _keys(settings, place)
     yield from check_tls(settings, place)
+    yield from check_links(settings, place)
     yield from _journal(settings, place)
     if settings.auth is None and not settings.dev:
         yield Problem(
@@ -111,7 +113,7 @@ def _places(place: Place, *names: str) -> str:
 
 def _ports(settings: Settings, place: Place) -> Iterator[Problem]:
     taken: dict[tuple[str, int], str] = {}
-    for name in ("listen", "admin", "agent"):
+    for name in ("listen", "admin", "agent", "link"):
         where = getattr(settings, name)
         if where is None or where.port == 0:
             continue

@@ -17,6 +17,7 @@ from gateway.settings.groups import (
     GridSettings,
     JournalSettings,
     LimitSettings,
+    LinkSettings,
     LogSettings,
     MetricsSettings,
     NodeSettings,
@@ -38,6 +39,7 @@ class Settings(
     SharedLimitSettings,
     LimitSettings,
     SessionSettings,
+    LinkSettings,
     TlsSettings,
     AccessSettings,
     GridSettings,
@@ -58,6 +60,8 @@ class Settings(
             yield "there is no policy either: anybody can read and overwrite every topic (give --policy FILE)"
         if self.dev and self.token_keys_are_random:
             yield "the token key is random: a restart of this node invalidates every token (set GATEWAY_TOKEN_KEYS)"
+        if self.link is not None and self.link_tls_certificate is None:
+            yield "links have no certificates: any process of this machine can be a node (give --link-tls-certificate)"
         if "*" in self.origins:
             yield "origins is *: every page on the web may connect from a visitor's browser (name the origins)"
 
@@ -70,6 +74,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     group_of(GridSettings, "Grid"),
     group_of(AccessSettings, "Access"),
     group_of(TlsSettings, "TLS"),
+    group_of(LinkSettings, "Links"),
     group_of(SessionSettings, "Sessions and connections"),
     group_of(LimitSettings, "Limits"),
     group_of(SharedLimitSettings, "Shared limits"),

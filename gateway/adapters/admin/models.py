@@ -97,6 +97,13 @@ class Node(Told):
     connected: int | None = Field(description="Sessions with a client.")
     disconnected: int | None = Field(description="Sessions without a client whose windows have not ended.")
     lag: float | None = Field(description="Seconds by which its event loop was late when it last looked.")
+    link: str | None = Field(description="Where other nodes have a link to it.")
+    linked: bool | None = Field(
+        description="Whether the node that answers has a link to it; null if one of the two has the setting `link` not."
+    )
+    heard: float | None = Field(
+        description="Seconds since the node that answers heard of it over their link; null without one."
+    )
     here: bool = Field(description="Whether it is the node that answers.")
 
 

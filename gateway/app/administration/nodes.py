@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
 from gateway.core.types import NodeId, NodeRef
-from gateway.ports import NodeDirectory, NodeEntry, NodeReport
+from gateway.ports import LinkState, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere
 
 
@@ -19,6 +20,7 @@ class ClusterNodes:
         presence: what this node tells of itself.
         begin_drain: begins to move its clients.
         undrain: takes new sessions again.
+        link_state: tells how the link to a node is; None without links.
     """
 
     def __init__(
@@ -28,12 +30,14 @@ class ClusterNodes:
         presence: Presence,
         begin_drain: Callable[[], None],
         undrain: Callable[[], Awaitable[None]],
+        link_state: Callable[[NodeRef], LinkState] | None = None,
     ) -> None:
         self._me = context.me
         self._nodes = context.grid.nodes
         self._presence = presence
         self._begin_drain = begin_drain
         self._undrain = undrain
+        self._link_state = link_state
 
     async def list(self) -> Sequence[NodeView]:
         """See ``NodeAdministration.list``."""
@@ -80,7 +84,11 @@ class ClusterNodes:
     def _view(self, entry: NodeEntry) -> NodeView:
         if entry.node == self._me:
             return self._own()
-        return _shown(entry.node, entry.report, alive=entry.alive)
+        view = _shown(entry.node, entry.report, alive=entry.alive)
+        if view.link is None or self._link_state is None or not entry.alive:
+            return view
+        state = self._link_state(entry.node)
+        return replace(view, linked=state.up, heard=state.silence if state.up else None)
 
 
 def newest(entries: Sequence[NodeEntry], node: NodeId) -> NodeEntry:
@@ -125,5 +133,6 @@ def _shown(node: NodeRef, report: NodeReport | None, *, alive: bool = True, here
         connected=report.connected,
         disconnected=report.disconnected,
         lag=report.lag,
+        link=report.link or None,
         here=here,
     )

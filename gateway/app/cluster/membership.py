@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -77,6 +78,7 @@ class Membership:
         self._searched = GridGeneration(0)
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
+        self._on_table: Callable[[], None] | None = None
 
     @property
     def alive(self) -> tuple[NodeRef, ...]:
@@ -86,6 +88,10 @@ class Membership:
     def report_by(self, reports: Reports) -> None:
         """Tell whoever watches of the nodes that are gone."""
         self._reports = reports
+
+    def tell_of_table(self, on_table: Callable[[], None]) -> None:
+        """Have *on_table* called whenever this node has looked who is there."""
+        self._on_table = on_table
 
     async def join(self) -> None:
         """Take the first lease.
@@ -117,6 +123,8 @@ class Membership:
         if kept.expired:
             self._background.once(self._grid_recovery.verify(), "verify-sessions")
         self._table = kept.table
+        if self._on_table is not None:
+            self._on_table()
         self._watchers.told(watched=self._table.watched)
         # Of those that are not listed any more, another survivor has finished, or they are back.
         self._takeovers = {node: self._takeovers[node] for node in self._table.expired if node in self._takeovers}

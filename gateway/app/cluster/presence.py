@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
-from gateway.ports import GridUnavailable, NodeReport
+from gateway.ports import GridUnavailable, NodeReport, PeerLinks
 
 
 class Presence:
@@ -18,6 +18,7 @@ class Presence:
         sessions: the sessions held here.
         not_ready: why no new sessions should come here.
         draining: whether clients are being moved, or have been.
+        links: to other nodes, if there are any.
 
     Attributes:
         lag: seconds by which the event loop was late when that was last measured.
@@ -30,6 +31,7 @@ class Presence:
         *,
         not_ready: Callable[[], Sequence[str]],
         draining: Callable[[], bool],
+        links: PeerLinks | None = None,
     ) -> None:
         self._me = context.me
         self._grid = context.grid
@@ -37,6 +39,7 @@ class Presence:
         self._sessions = sessions
         self._not_ready = not_ready
         self._draining = draining
+        self._links = links
         self._started = context.clock.wall()
         self._places: tuple[str, str, str] | None = None
         self.lag = 0.0
@@ -68,6 +71,8 @@ class Presence:
             connected=connected,
             disconnected=len(self._sessions) - connected,
             lag=self.lag,
+            link="" if self._links is None else self._links.address,
+            link_protocols=() if self._links is None else self._links.protocols,
         )
 
     async def tell(self) -> None:

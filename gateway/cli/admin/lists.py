@@ -80,6 +80,9 @@ def _cell(value: object) -> Text:
     return Text(text if len(text) <= LONGEST_CELL else f"{text[:LONGEST_CELL]}…")
 
 
+_LINKED: Final = {True: "up", False: "down", None: None}
+"""How a link is shown."""
+
 DEFAULT_LIMIT: Final = 100
 """Items listed by default: some screens."""
 
@@ -116,6 +119,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
             "Connected",
             "Disconnected",
             "Lag s",
+            "Link",
             "Clients at",
             "Admin port",
             "Version",
@@ -126,6 +130,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
             (
                 *(each["node"], each["state"], each["connected"], each["disconnected"]),
                 None if each["lag"] is None else round(each["lag"], 3),
+                _LINKED[each.get("linked")],
                 *(each["listen"], each["admin"], each["version"], moment(each["started"])),
                 "; ".join(each["reasons"]),
             )

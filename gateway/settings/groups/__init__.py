@@ -3,6 +3,7 @@
 from gateway.settings.groups.access import AccessSettings
 from gateway.settings.groups.grid import GridSettings
 from gateway.settings.groups.limits import LimitSettings, SharedLimitSettings, StormSettings
+from gateway.settings.groups.links import LinkSettings
 from gateway.settings.groups.node import NodeSettings, TlsSettings
 from gateway.settings.groups.sessions import DrainSettings, SessionSettings
 from gateway.settings.groups.telemetry import JournalSettings, LogSettings, MetricsSettings
@@ -13,6 +14,7 @@ __all__ = [
     "GridSettings",
     "JournalSettings",
     "LimitSettings",
+    "LinkSettings",
     "LogSettings",
     "MetricsSettings",
     "NodeSettings",
