@@ -122,7 +122,12 @@ def _key_ids(settings: Settings) -> Iterator[str]:
 
 def _open_files(settings: Settings) -> Iterator[str]:
     """Files with secrets that other users of the machine can read."""
-    for file in (settings.token_keys_file, settings.token_verify_keys_file, *secret_files(settings.auth)):
+    tls_keys = (
+        settings.tls_key or settings.tls_certificate,
+        settings.admin_tls_key or settings.admin_tls_certificate,
+        settings.link_tls_key or settings.link_tls_certificate,
+    )
+    for file in (settings.token_keys_file, settings.token_verify_keys_file, *secret_files(settings.auth), *tls_keys):
         if file is not None and file.stat().st_mode & stat.S_IROTH:
             yield f"{file} holds secrets and can be read by every user of this machine (chmod o-r {file})"
 

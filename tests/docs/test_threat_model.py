@@ -55,6 +55,7 @@ def test_the_interfaces_are_those_of_the_gateway() -> None:
         "Client port",
         "Admin port",
         "Agent port",
+        "Port of links",
         "HAProxy",
         "Grid",
         "Files and environment",

@@ -13,8 +13,10 @@ from gateway.cli.program import run
 from gateway.client import connect
 from gateway.core.types import SessionId
 from gateway.local.ports import free_port
-from tests.integration.admin.support import Pair
-from tests.support.nodes import eventually
+from gateway.settings import HostPort
+from tests.integration.admin.support import Pair, running_pair
+from tests.support.clock import eventually as in_time
+from tests.support.nodes import SHORT_LEASE, eventually
 from tests.support.raw_client import RawClient
 
 
@@ -55,6 +57,24 @@ async def test_nodes_for_people_and_for_programs(terminal: Terminal) -> None:
     assert [each["node"] for each in await terminal.lines("nodes")] == ["n1", "n2"]
     code, out, _ = await terminal.type("nodes", "n2")
     assert "state         ready" in out
+
+
+async def test_links_are_shown_as_the_node_that_answers_has_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_pair(tmp_path, link=HostPort("127.0.0.1", 0), dev=True, **SHORT_LEASE) as pair:
+        terminal = Terminal(pair, capsys, monkeypatch)
+
+        async def are_linked() -> bool:
+            return [each["linked"] for each in await terminal.lines("nodes")] == [None, True]
+
+        await in_time(are_linked)
+        _, out, _ = await terminal.type("nodes")
+        heading, _, two = out.splitlines()
+        assert two[heading.index("Link") :].split()[0] == "up"
+        one, two_told = await terminal.lines("nodes")
+        assert (one["heard"], str(two_told["link"]).partition(":")[0]) == (None, "127.0.0.1")
+        assert isinstance(two_told["heard"], float)
 
 
 async def test_sessions_are_found_shown_told_moved_and_closed(pair: Pair, terminal: Terminal) -> None:

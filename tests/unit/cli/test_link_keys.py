@@ -131,6 +131,9 @@ def test_check_config_reads_the_certificates(run: Run, tmp_path: Path) -> None:
     good = run(*flags)
     assert good.code == 0
     assert "links: 0.0.0.0:8301, with a certificate until 20" in good.out
+    assert "can be read by every user" not in good.err
+    (tmp_path / "n1.key").chmod(0o644)
+    assert f"{tmp_path / 'n1.key'} holds secrets and can be read by every user" in run(*flags).err
     wrong = run(*flags, "--node", "n2")
     assert wrong.code == 2
     assert "--link-tls-certificate: " in wrong.err
