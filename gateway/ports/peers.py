@@ -9,6 +9,7 @@ Two rules hold for all of it:
 * **What a failure means.** ``NoLink`` and ``Declined`` mean that nothing was done. ``Silent`` leaves it open.
 * **What a peer costs.** Nothing here waits for a peer but ``ask``, for as long as it is told. What a peer does not read
   is held up to ``LinkLimits``; beyond, its link breaks. What nobody takes of what it sends is bounded, too (P20).
+  Messages are read at a bounded rate, some ten thousand a second: whoever has many small things to say gathers them.
 
 A message is a *kind*, which is a short word of ``docs/reference/node-links.md``, and a body that only the users of that
 kind understand.

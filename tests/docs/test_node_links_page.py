@@ -124,6 +124,8 @@ def test_the_bounds_are_those_of_the_code() -> None:
         limits.inbox_messages,
         limits.questions,
         MOST_UNFINISHED,
+        link.FRAME_RATE,
+        link.FRAME_BURST,
         link.IDLE_RATE,
         link.IDLE_BURST,
         links.MOST_LINKS,

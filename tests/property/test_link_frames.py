@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from contextlib import suppress
 
 import pytest
@@ -130,6 +131,22 @@ def test_messages_without_an_end_are_refused_at_the_bound_of_all() -> None:
         assembler.take(Frame(FrameType.QUESTION, True, 1, stream, bytes(BODY_BYTES)))
     with pytest.raises(FrameError):
         assembler.take(Frame(FrameType.QUESTION, True, 1, 5, bytes(BODY_BYTES)))
+
+
+def test_a_message_in_small_pieces_is_held_in_about_its_bytes() -> None:
+    size = 200_000
+    assembler = Assembler(message=size, total=size)
+    piece = Frame(FrameType.RECORD, True, 1, 0, b"")
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(size // 2 - 1):
+            assert assembler.take(piece._replace(body=bytes(2))) is None
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 2 * size
+    assert assembler.take(piece._replace(body=b"xy", more=False)) == bytes(size - 2) + b"xy"
 
 
 def test_messages_that_are_begun_are_counted_too() -> None:

@@ -149,8 +149,8 @@ class Assembler:
         self.bytes = 0
         self._message = message
         self._total = total
-        self._pieces: dict[tuple[FrameType, int], list[bytes]] = {}
-        self._sizes: dict[tuple[FrameType, int], int] = {}
+        # Not a list of pieces: of small ones each would cost many times its bytes.
+        self._begun: dict[tuple[FrameType, int], bytearray] = {}
 
     def take(self, frame: Frame) -> bytes | None:
         """Take a frame of a record, question or answer.
@@ -162,28 +162,26 @@ class Assembler:
             FrameError: the peer sends more than it may.
         """
         key = (frame.type, frame.stream)
-        begun = self._pieces.get(key)
+        begun = self._begun.get(key)
         if begun is None and not frame.more:
             return frame.body
         if begun is None:
-            if len(self._pieces) >= MOST_UNFINISHED:
+            if len(self._begun) >= MOST_UNFINISHED:
                 raise FrameError(f"more than {MOST_UNFINISHED} messages that are not complete")
-            begun = self._pieces[key] = []
-            self._sizes[key] = 0
+            begun = self._begun[key] = bytearray()
         elif not frame.body:
             raise FrameError("a message that goes on with an empty frame")
         if frame.more and not frame.body:
             raise FrameError("a message that goes on after an empty frame")
-        begun.append(frame.body)
+        begun += frame.body
         self.bytes += len(frame.body)
-        self._sizes[key] += len(frame.body)
-        if self._sizes[key] > self._message or self.bytes > self._total:
+        if len(begun) > self._message or self.bytes > self._total:
             raise FrameError(f"a message above {self._message} bytes, or several above {self._total}")
         if frame.more:
             return None
-        del self._pieces[key]
-        self.bytes -= self._sizes.pop(key)
-        return b"".join(begun)
+        del self._begun[key]
+        self.bytes -= len(begun)
+        return bytes(begun)
 
 
 # --- Bodies -----------------------------------------------------------------------------------------------------------

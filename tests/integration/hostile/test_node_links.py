@@ -14,7 +14,7 @@ import pytest
 from gateway.adapters.peers import links as adapter
 from gateway.adapters.peers.acceptor import STRANGERS
 from gateway.adapters.peers.frames import FRAME_BYTES, FrameType
-from gateway.adapters.peers.link import IDLE_BURST
+from gateway.adapters.peers.link import FRAME_BURST, FRAME_RATE, IDLE_BURST, TURN_FRAMES
 from gateway.adapters.peers.messages import MOST_UNFINISHED, question_body, record_body
 from gateway.adapters.tls import LinkTls
 from gateway.catalogue import log_events, metrics
@@ -379,6 +379,26 @@ async def test_names_that_strangers_make_up_are_no_series_of_metrics(clear: Stre
     assert clear.metrics[N1].watched(metrics.LINK_SILENCE_SECONDS) == set()
     n1.links.meet(CLUSTER, {N2: PeerPlace("127.0.0.1:1", 1.0)})
     assert clear.metrics[N1].watched(metrics.LINK_SILENCE_SECONDS) == {"n2"}
+
+
+@pytest.mark.promise("P20")
+async def test_a_flood_of_small_records_takes_few_in_a_turn_and_so_many_in_a_second(clear: StreamPeerHarness) -> None:
+    n1 = await alone(clear)
+    loop, frames, flood = asyncio.get_running_loop(), 0.0, 2 * FRAME_BURST
+    async with raw_peer(n1.links.address) as peer:
+        await greeted(peer, n1)
+        start = loop.time()
+        said = struct.pack(">IBBI", 8, FrameType.RECORD, 1, 0) + b"\1k"
+        peer.writer.write(said * flood)
+        most = 0.0
+        while frames < flood:
+            await asyncio.sleep(0)
+            before, frames = frames, clear.metrics[N1].gauge(metrics.LINK_FRAMES, label="in")
+            most = max(most, frames - before)
+            assert frames <= FRAME_BURST + FRAME_RATE * (loop.time() - start) + 2 * TURN_FRAMES
+        assert most <= 2 * TURN_FRAMES
+        await eventually(lambda: len([each for each in n1.taken if isinstance(each, Record)]) == flood)
+        assert n1.links.state(N2).up
 
 
 async def test_a_half_open_connection_is_noticed(clear: StreamPeerHarness) -> None:
