@@ -52,14 +52,14 @@ class Admission(Protocol):
     def acceptable(self) -> int:
         """Tell how many connections may be accepted now before the loop gets its turn; at least one."""
 
-    def accepted(self, connections: int) -> float:
-        """Count connections that were just accepted together, whatever they will ask for.
+    def pause(self, *, more: bool) -> float:
+        """Tell for how many seconds no further connections should be accepted, after some were.
+
+        While it lasts, those who come wait in the kernel, where they cost nothing. Only clients that ask for something
+        are a reason: who asks for nothing, or has gone, is not, or a crowd of them would keep everybody else waiting.
 
         Args:
-            connections: how many.
-
-        Returns:
-            Seconds for which no further ones should be accepted: where they wait then, they cost nothing.
+            more: whether others wait there already.
         """
 
     def arrive(self, address: str) -> CountedConnection:

@@ -18,7 +18,7 @@ class OpenAdmission:
         connections: connections that have arrived and not left.
         refuse_with: what arrivals are told instead, if it is set.
         together: connections accepted in one turn of the loop at most.
-        pause: seconds without new connections after some have been accepted.
+        rest: seconds without new connections after some have been accepted.
         paced: whether those without a session are bounded in what they take.
     """
 
@@ -26,7 +26,7 @@ class OpenAdmission:
         self.connections = 0
         self.refuse_with: ConnectionRejected | None = None
         self.together = 64
-        self.pause = 0.0
+        self.rest = 0.0
         self.paced = False
 
     def is_paced(self) -> bool:
@@ -37,9 +37,9 @@ class OpenAdmission:
         """See the port."""
         return self.together
 
-    def accepted(self, connections: int) -> float:  # noqa: ARG002 - one is as good as many
+    def pause(self, *, more: bool) -> float:  # noqa: ARG002 - it is the same for all
         """See the port."""
-        return self.pause
+        return self.rest
 
     def arrive(self, address: str) -> OpenAdmission:  # noqa: ARG002 - all are welcome
         """See the port."""

@@ -181,7 +181,7 @@ class WebSocketServer:
             self._tell(events.CONNECTIONS_NOT_ACCEPTED, error=str(error))
             self._listeners[listener].rest(ACCEPT_PAUSE)
             return False
-        pause = self._admission.accepted(accepted) if accepted else 0.0
+        pause = self._admission.pause(more=more) if accepted else 0.0
         if pause:
             self._listeners[listener].rest(pause)
         return more

@@ -42,14 +42,16 @@ LONG: Final = TurnSize(accepted=64, admitted=64)
 what is done for each finds its code in the processor's cache: a failover costs a sixth less than in short turns. It is
 some milliseconds, so that whoever turns up meanwhile is not kept waiting either."""
 
-ACCEPTED_PER_ADMISSION: Final = 2.0
-"""Connections that are accepted for each client that is admitted. To accept one, read its request (with TLS: shake
-hands first) and refuse it costs a third of an admission or more, so that a crowd which is refused as fast as it comes
-costs more than to serve it. With two, the waiting room fills, and the load balancer hears of refusals early enough to
-ask another node; and yet the work for those who are refused is less than half of that for those who are admitted."""
+ASKED_PER_ADMISSION: Final = 2.0
+"""Clients that may ask for each that is admitted; beyond, no connections are accepted. To accept one, read its request
+(with TLS: shake hands first) and refuse it costs a third of an admission or more, so that a crowd which is refused as
+fast as it comes costs more than to serve it. With two, the waiting room fills, and the load balancer hears of refusals
+early enough to ask another node; and yet the work for those who are refused is less than half of that for those who are
+admitted. Who asks for nothing, hangs up or has had enough for its address is not counted: it is bounded by the time
+that unauthenticated clients have, and a crowd of such must not keep everybody else in the kernel's queue."""
 
-ACCEPTED_AT_LEAST: Final = 100.0
-"""Connections a second that are accepted however few are admitted: it is a hundredth of a core."""
+ASKED_AT_LEAST: Final = 100.0
+"""Clients a second that may ask however few are admitted: it is a hundredth of a core."""
 
 OPENING: Final = 0.02
 """Seconds between two turns in which a node that has others to serve admits clients. Who came in between is admitted
@@ -87,7 +89,7 @@ class ConnectionLimiter:
         self._queue: AdmissionQueue[Candidate] | None = None
         self._accepts: TokenBucket | None = None
         if parameters.admission_rate:
-            pace = max(ACCEPTED_PER_ADMISSION * parameters.admission_rate, ACCEPTED_AT_LEAST)
+            pace = max(ASKED_PER_ADMISSION * parameters.admission_rate, ASKED_AT_LEAST)
             self._accepts = TokenBucket(pace, max(1.0, pace * OPENING))
             self._queue = AdmissionQueue(
                 rate=parameters.admission_rate, patience=parameters.admission_wait, longest=longest
@@ -110,11 +112,12 @@ class ConnectionLimiter:
         """See ``Admission``."""
         return (SHORT if self._busy() else LONG).accepted
 
-    def accepted(self, connections: int) -> float:
+    def pause(self, *, more: bool) -> float:
         """See ``Admission``."""
         if self._accepts is None or not self._busy():
             return 0.0
-        return max(OPENING, self._accepts.charge(self._clock.monotonic(), connections))
+        owed = self._accepts.owed(self._clock.monotonic())
+        return owed if more else max(OPENING, owed)
 
     def arrive(self, address: str) -> AddressConnection:
         """See ``Admission``."""
@@ -126,6 +129,7 @@ class ConnectionLimiter:
             candidate.accept()
             return
         now = self._clock.monotonic()
+        self._asked(now)
         paced = self._busy()
         retry_after = self._queue.arrive(candidate, now, returning=returning, paced=paced)
         if retry_after:
@@ -139,6 +143,14 @@ class ConnectionLimiter:
         """See ``Admission``."""
         if self._queue is not None and self._came.pop(candidate, None) is not None:
             self._queue.withdraw(candidate)
+            # Who asks and hangs up has cost a little, and keeps nobody else from being accepted.
+            if self._accepts is not None:
+                self._accepts.give_back()
+
+    def _asked(self, now: float) -> None:
+        """Count a client that has asked for something."""
+        if self._accepts is not None:
+            self._accepts.charge(now)
 
     def _take_turn(self) -> None:
         self._turn = None

@@ -63,6 +63,18 @@ class TokenBucket:
         owed = self._full_at - now - self._burst * self._interval
         return owed if owed > CLOCK_ROUNDING else 0.0
 
+    def give_back(self, amount: float = 1.0) -> None:
+        """Take back what ``charge`` took: what it was for has come to nothing.
+
+        Args:
+            amount: tokens, no more than were charged and not given back.
+        """
+        self._full_at -= amount * self._interval
+
+    def owed(self, now: float) -> float:
+        """Tell after how many seconds nothing is owed any more; 0 if nothing is."""
+        return self.wait(now, 0.0)
+
     def take(self, now: float, amount: float = 1.0) -> float:
         """Take *amount* tokens if they are there.
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.adapters.memory import MemoryMetrics
 from gateway.app.admission import connection_limiter as admission
 from gateway.app.admission.connection_limiter import (
-    ACCEPTED_PER_ADMISSION,
+    ASKED_PER_ADMISSION,
     LONG,
     OPENING,
     SHORT,
@@ -25,11 +25,14 @@ from tests.support.clock import VirtualClock
 
 RATE = 1000.0
 
+A_TURN = 0.004
+"""Seconds of a turn of the loop of a node that is busy."""
+
 
 def connection_limiter(
-    clock: VirtualClock, *, rate: float = RATE, busy: bool | Callable[[], bool] = True
+    clock: VirtualClock, *, rate: float = RATE, busy: bool | Callable[[], bool] = True, wait: float = 1.0
 ) -> ConnectionLimiter:
-    parameters = StormParameters(admission_rate=rate, admission_wait=1.0, claim_rate=0.0, claims_at_once=0)
+    parameters = StormParameters(admission_rate=rate, admission_wait=wait, claim_rate=0.0, claims_at_once=0)
     limits = cast("Any", None)  # asked about addresses, which are not the matter here
     times = Clock(monotonic=clock)
     is_busy = busy if callable(busy) else lambda: busy
@@ -76,24 +79,62 @@ def test_a_turn_is_as_long_as_the_node_is_busy_when_it_begins() -> None:
     assert limiter.acceptable() == SHORT.accepted
 
 
-def test_connections_are_accepted_at_a_pace_while_there_are_others_to_serve() -> None:
+class Crowd:
+    """Connections that wait in the kernel, and what they do once they are accepted; a node that is asked for the pause.
+
+    Args:
+        limiter: of the node.
+        clock: its time.
+    """
+
+    def __init__(self, limiter: ConnectionLimiter, clock: VirtualClock) -> None:
+        self._limiter = limiter
+        self._clock = clock
+
+    def accepted_in_a_second(self, then: Callable[[Caller], None]) -> int:
+        began, accepted = self._clock(), 0
+        while self._clock() < began + 1.0:
+            for _ in range(self._limiter.acceptable()):
+                then(Caller([0]))
+                accepted += 1
+            self._clock.advance(self._limiter.pause(more=True) + A_TURN)
+        return accepted
+
+
+async def test_connections_are_accepted_at_the_pace_of_those_who_ask_while_there_are_others_to_serve() -> None:
+    clock = VirtualClock()
+    limiter = connection_limiter(clock, wait=1000.0)
+
+    accepted = Crowd(limiter, clock).accepted_in_a_second(lambda caller: limiter.admit(caller, returning=False))
+    limiter.close()
+
+    pace, burst = ASKED_PER_ADMISSION * RATE, ASKED_PER_ADMISSION * RATE * OPENING
+    assert pace - SHORT.accepted <= accepted <= pace + burst + SHORT.accepted
+
+
+async def test_who_asks_nothing_or_hangs_up_keeps_nobody_from_being_accepted() -> None:
     clock = VirtualClock()
     limiter = connection_limiter(clock)
-    began, accepted = clock(), 0
-    while clock() < began + 1.0:
-        accepted += 16
-        clock.advance(limiter.accepted(16))
 
-    pace, burst = ACCEPTED_PER_ADMISSION * RATE, ACCEPTED_PER_ADMISSION * RATE * OPENING
-    # As 16 in an opening are less than that, the burst is used in part.
-    assert min(pace, 16 / OPENING) - 16 <= accepted <= pace + burst + 16
+    def ask_and_hang_up(caller: Caller) -> None:
+        limiter.admit(caller, returning=False)
+        limiter.withdraw(caller)
+
+    turns = round(1 / A_TURN)
+    for then in (lambda _: None, ask_and_hang_up):
+        assert Crowd(limiter, clock).accepted_in_a_second(then) >= (turns - 1) * SHORT.accepted
+    limiter.close()
 
 
 def test_those_who_come_one_by_one_are_accepted_together() -> None:
     limiter = connection_limiter(VirtualClock())
-    assert limiter.accepted(1) == OPENING
+    assert limiter.pause(more=False) == OPENING
+    assert limiter.pause(more=True) == 0
 
 
-def test_a_node_with_nobody_to_serve_or_without_a_rate_accepts_all() -> None:
+async def test_a_node_with_nobody_to_serve_or_without_a_rate_accepts_all() -> None:
     for limiter in (connection_limiter(VirtualClock(), busy=False), connection_limiter(VirtualClock(), rate=0.0)):
-        assert [limiter.accepted(16) for _ in range(1000)] == [0.0] * 1000
+        for _ in range(1000):
+            limiter.admit(Caller([0]), returning=False)
+        assert limiter.pause(more=True) == limiter.pause(more=False) == 0
+        limiter.close()

@@ -41,6 +41,18 @@ def test_more_than_the_burst_is_granted_from_a_full_bucket_which_then_owes_it() 
     assert bucket.take(0.1, 20) == pytest.approx(2.0)
 
 
+def test_what_came_to_nothing_is_given_back() -> None:
+    bucket = TokenBucket(rate=10, burst=2)
+    assert [bucket.charge(0.0) for _ in range(4)] == pytest.approx([0, 0, 0.1, 0.2])
+    assert bucket.owed(0.0) == pytest.approx(0.2)
+    bucket.give_back(2)
+    assert bucket.owed(0.0) == 0
+    assert bucket.take(0.0) == pytest.approx(0.1)
+    bucket.give_back(2)
+    assert [bucket.take(0.0) for _ in range(2)] == [0, 0]
+    assert bucket.owed(1000.0) == 0
+
+
 def test_a_clock_that_goes_back_grants_nothing_extra() -> None:
     bucket = TokenBucket(rate=1, burst=1)
     assert bucket.take(100.0) == 0

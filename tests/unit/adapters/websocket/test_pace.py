@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from websockets.frames import Frame, Opcode
 
+from gateway.adapters.websocket.read_scheduler import Share
 from tests.support.clock import eventually
 from tests.unit.adapters.websocket.conftest import REQUEST, Port
 
@@ -17,14 +20,20 @@ async def test_no_more_are_accepted_in_a_turn_than_the_limiter_allows(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop gets its turn in between, so that those who are in are served meanwhile."""
-    accepted: list[int] = []
+    accepted = [0]
+    welcome = port.server._welcome
 
-    def count(connections: int) -> float:
-        accepted.append(connections)
+    def count(connection: socket.socket, peer: str, share: Share) -> None:
+        accepted[-1] += 1
+        welcome(connection, peer, share)
+
+    def pause(*, more: bool) -> float:
+        accepted.append(0)
         port.admission.together = 5
         return 0.0
 
-    monkeypatch.setattr(port.admission, "accepted", count)
+    monkeypatch.setattr(port.server, "_welcome", count)
+    monkeypatch.setattr(port.admission, "pause", pause)
     port.admission.together = 20
     assert port.server._scheduler is not None
     port.server._scheduler.unauthenticated.clock = lambda: (
@@ -38,13 +47,11 @@ async def test_no_more_are_accepted_in_a_turn_than_the_limiter_allows(
         await peer.send(REQUEST + b"\r\n")
 
     assert [status(await peer.until(b"\r\n\r\n")) for peer in peers] == [101] * 40
-    assert accepted[0] == 20
-    assert set(accepted[1:]) == {5}
-    assert sum(accepted) == 40
+    assert accepted == [20, 5, 5, 5, 5, 0]
 
 
 async def test_what_is_not_to_be_accepted_yet_waits_in_the_kernel(port: Port) -> None:
-    port.admission.pause = 3600.0
+    port.admission.rest = 3600.0
     first = await port.upgraded()
     second = await port.dial()
     await second.send(REQUEST + b"\r\n")
@@ -61,7 +68,7 @@ async def test_what_is_not_to_be_accepted_yet_waits_in_the_kernel(port: Port) ->
 
 
 async def test_a_crowd_that_is_accepted_one_by_one_is_served_all_the_same(port: Port) -> None:
-    port.admission.pause = 0.001
+    port.admission.rest = 0.001
     peers = [await port.dial() for _ in range(20)]
     for peer in peers:
         await peer.send(REQUEST + b"\r\n")
