@@ -8,10 +8,11 @@ from there on everything counts, until the given seconds are over.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -35,16 +36,26 @@ class Needs:
         policy: a policy file with wildcards is in force.
         tls: the attacked node speaks TLS.
         descriptors: soft limit of open files that the node is started with; the one of the benchmark if None.
+        descriptors_hard: that limit is the hard one as well, which no process can raise.
         redis_megabytes: Redis's ``maxmemory``; the shipped file has 2 GB, which takes longer to fill. None for none.
+        redis_part: Redis has this part of the memory that the shipped file gives it, and a topic partition this part of
+            the bytes that it may have by default, so that an attack of seconds comes as far as one of minutes would.
         outage: seconds for which Redis is unreachable in the middle of *both* phases.
+        exempt: ``limit_exempt`` has its default: whoever comes from the node's own machine, as everybody here does, is
+            exempt from the limits of an address.
+        full: the attack fills Redis before it begins: then what would store more is refused to everybody, that alone.
     """
 
     users: bool = False
     policy: bool = False
     tls: bool = False
     descriptors: int | None = None
+    descriptors_hard: bool = False
     redis_megabytes: int | None = None
+    redis_part: float | None = None
     outage: float | None = None
+    exempt: bool = False
+    full: bool = False
 
     def words(self) -> str:
         """Tell what is not the default, for people; nothing if all is."""
@@ -52,8 +63,14 @@ class Needs:
             "users with secrets": self.users,
             "a policy with wildcards": self.policy,
             "TLS at the node": self.tls,
-            f"at most {self.descriptors:,} descriptors" if self.descriptors else "": self.descriptors,
+            f"at most {self.descriptors:,} descriptors{' for good' if self.descriptors_hard else ''}"
+            if self.descriptors
+            else "": self.descriptors,
             f"Redis with {self.redis_megabytes} MB" if self.redis_megabytes else "": self.redis_megabytes,
+            "from the node's own machine, which is exempt from limits of an address": self.exempt,
+            f"Redis and the bytes of partitions {self.redis_part:.1%} of what is shipped"
+            if self.redis_part
+            else "": self.redis_part,
             f"Redis away for {self.outage:g} s of both phases; times are net of it" if self.outage else "": self.outage,
         }
         return ", ".join(words for words, holds in told.items() if holds)
@@ -90,13 +107,24 @@ class Attacker:
         effort: what it has cost so far.
     """
 
-    def __init__(self, target: Target, announce: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        target: Target,
+        announce: Callable[[], None],
+        *,
+        addresses: Sequence[str] = (ATTACKER,),
+        balanced: bool = False,
+    ) -> None:
         """Describe an attacker.
 
         Args:
             target: what is attacked.
             announce: called by ``begin``.
+            addresses: where it comes from, in turn.
+            balanced: whether it reaches the client port through HAProxy.
         """
+        self._addresses = itertools.cycle(addresses)
+        self._balanced = balanced
         self.target = target
         self.effort = Effort()
         self._announce = announce
@@ -129,7 +157,9 @@ class Attacker:
         Raises:
             Lost: it could not be opened.
         """
-        connection = await Connection.open(self.target, ATTACKER, receive_buffer=receive_buffer)
+        connection = await Connection.open(
+            self.target, next(self._addresses), receive_buffer=receive_buffer, balanced=self._balanced
+        )
         self.effort.connections += 1
         self._open.add(connection)
         return connection
@@ -175,7 +205,7 @@ class Attacker:
         Raises:
             Lost: it could not be opened.
         """
-        made = plain_socket(ATTACKER)
+        made = plain_socket(next(self._addresses))
         try:
             async with asyncio.timeout(PATIENCE):
                 await asyncio.get_running_loop().sock_connect(made, (HOST, port))
@@ -192,10 +222,11 @@ class Attacker:
         Raises:
             Lost: it could not be opened, or was closed before all was said.
         """
-        made, loop = plain_socket(ATTACKER), asyncio.get_running_loop()
+        made, loop = plain_socket(next(self._addresses)), asyncio.get_running_loop()
+        port = self.target.balancer if self._balanced else self.target.port
         try:
             async with asyncio.timeout(PATIENCE):
-                await loop.sock_connect(made, (HOST, self.target.port))
+                await loop.sock_connect(made, (HOST, port))
                 self.effort.connections += 1
                 if said:
                     await loop.sock_sendall(made, said)
@@ -293,12 +324,16 @@ class Attack(ABC):
         about: what it does, for the table; a phrase.
         counts: what ``Effort.done`` counts, in the plural.
         needs: what the stack must have.
+        addresses: where it comes from, in turn.
+        balanced: whether it reaches the client port through HAProxy.
     """
 
     name: str
     about: str
     counts: str
     needs: Needs = Needs()
+    addresses: Sequence[str] = (ATTACKER,)
+    balanced: bool = False
 
     @abstractmethod
     async def run(self, attacker: Attacker, seconds: float) -> None:

@@ -63,8 +63,9 @@ async def _attack(name: str, target: Target, seconds: float) -> dict[str, object
         began.extend((time.process_time(), time.monotonic(), process_waited(os.getpid())))
         print(BEGIN, flush=True)
 
-    attacker = Attacker(target, announce)
-    await ATTACKS[name].run(attacker, seconds)
+    attack = ATTACKS[name]
+    attacker = Attacker(target, announce, addresses=attack.addresses, balanced=attack.balanced)
+    await attack.run(attacker, seconds)
     cpu, wall = time.process_time() - began[0], time.monotonic() - began[1]
     waited = process_waited(os.getpid()) - began[2]
     return {**dataclasses.asdict(attacker.finish()), "cpu": cpu, "seconds": wall, "waited": waited}

@@ -110,7 +110,7 @@ def row(name: str, measured: Measurement) -> Row:
         QUIET_P50: quiet.p50 * _MILLI,
         QUIET_P99: quiet.p99 * _MILLI,
         P50: attacked.p50 * _MILLI,
-        P99: attacked.p99 * _MILLI,
+        P99: measured.p99 * _MILLI,
         BOUND: measured.bound * _MILLI,
         LOST: attacked.lost,
         QUIET_LOGIN: _middle(quiet.logins) * _MILLI,
@@ -159,6 +159,8 @@ def _conditions(measured: Measurement) -> dict[str, float]:
     }
     for name, phase in (("_quiet", measured.quiet), ("", measured.attacked)):
         told |= {f"witness_late{name}": phase.late, f"unobserved{name}": phase.unobserved}
+        told |= {f"refused_by_redis{name}": phase.refused_by_redis, f"refused{name}": phase.refused}
+        told |= {f"returns{name}": len(phase.returns), f"failed_returns{name}": phase.failed_returns}
         if phase.outage is not None and phase.outage.until_back is not None:
             told[f"until_redis_was_back{name}"] = phase.outage.until_back
     return told

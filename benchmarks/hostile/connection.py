@@ -28,6 +28,8 @@ _BIND_WITHOUT_PORT: Final = 24
 _RESET: Final = struct.pack("ii", 1, 0)
 _NUMBERED: Final = (b'"type":"reply"', b'"type":"update"', b'"type":"notice"')
 """What a server numbers (protocol 3), as its messages show it."""
+_REFUSED: Final = b'"error":{'
+"""What a reply has whose request was refused."""
 
 
 class Lost(Exception):
@@ -69,11 +71,13 @@ class Connection:
         number: id of the last session packet that was sent; the owner counts.
         request: number of the last request, likewise.
         replies: replies that came.
+        refusals: of those that were skimmed, the ones that told of an error.
         token: the newest one.
         first: what came with the welcome, the welcome itself included.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str = PATH) -> None:
+        self._path = path
         self._reader = reader
         self._writer = writer
         self._in = bytearray()
@@ -84,12 +88,21 @@ class Connection:
         self.number = 0
         self.request = 0
         self.replies = 0
+        self.refusals = 0
         self.token = ""
         self.first: list[dict[str, Any]] = []
 
     @classmethod
-    async def open(cls, target: Target, address: str, *, receive_buffer: int | None = None) -> Self:
+    async def open(
+        cls, target: Target, address: str, *, receive_buffer: int | None = None, balanced: bool = False
+    ) -> Self:
         """Connect, by TLS where the node speaks it.
+
+        Args:
+            target: the node.
+            address: of this side, within 127.0.0.0/8.
+            receive_buffer: see ``plain_socket``.
+            balanced: whether to go through HAProxy, which speaks no TLS here.
 
         Raises:
             Lost: it could not.
@@ -97,15 +110,16 @@ class Connection:
         peer = plain_socket(address, receive_buffer=receive_buffer)
         try:
             async with asyncio.timeout(PATIENCE):
-                await asyncio.get_running_loop().sock_connect(peer, (HOST, target.port))
-                context = trusting_context() if target.tls else None
+                port = target.balancer if balanced else target.port
+                await asyncio.get_running_loop().sock_connect(peer, (HOST, port))
+                context = trusting_context() if target.tls and not balanced else None
                 reader, writer = await asyncio.open_connection(
                     sock=peer, ssl=context, server_hostname="localhost" if context else None, limit=READ_BYTES
                 )
         except (OSError, TimeoutError) as error:
             peer.close()
             raise Lost(f"connect: {type(error).__name__}") from error
-        return cls(reader, writer)
+        return cls(reader, writer, target.path if balanced else PATH)
 
     async def upgrade(self) -> None:
         """Make it a WebSocket.
@@ -113,7 +127,7 @@ class Connection:
         Raises:
             Lost: the node refused, with its status, or went away.
         """
-        request = wire.upgrade_request(HOST, 80, PATH, SUBPROTOCOL)
+        request = wire.upgrade_request(HOST, 80, self._path, SUBPROTOCOL)
         try:
             async with asyncio.timeout(PATIENCE):
                 await self.send(request)
@@ -214,6 +228,7 @@ class Connection:
         for payload in await self._payloads():
             replies = payload.count(_NUMBERED[0])
             self.replies += replies
+            self.refusals += payload.count(_REFUSED)
             self.received += replies + sum(payload.count(each) for each in _NUMBERED[1:])
 
     async def drain_input(self) -> None:

@@ -19,6 +19,7 @@ from benchmarks.hostile.attack import Attack, Effort
 from benchmarks.hostile.attacker import BEGIN
 from benchmarks.hostile.outage import Outage, came_back
 from benchmarks.hostile.stack import ATTACKED, running
+from benchmarks.hostile.target import BALANCER
 from benchmarks.hostile.verdict import Measurement, Phase, busy_share, seen
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
 from benchmarks.hostile.witness import SETTLE_SECONDS
@@ -115,6 +116,11 @@ class _Run:
         return self.folder / "target.json"
 
     @property
+    def _peers(self) -> Sequence[str]:
+        """Where the node sees the attacker come from."""
+        return (BALANCER,) if self.attack.balanced else self.attack.addresses
+
+    @property
     def account(self) -> Path:
         return self.folder / "account.json"
 
@@ -129,7 +135,7 @@ class _Run:
 
     async def phases(self, stack: Stack, witness: asyncio.subprocess.Process) -> Measurement:
         """Let the phases pass, and collect what was seen."""
-        outage, watch = self.attack.needs.outage, Watch(stack)
+        outage, watch = self.attack.needs.outage, Watch(stack, self._peers)
         async with watch.watching() as sight:
             await asyncio.sleep(SETTLE)
             self.progress.say("a quiet phase")
@@ -179,6 +185,7 @@ class _Run:
             resident_after=resident[1],
             disordered=account.disordered,
             folded=account.folded,
+            full=self.attack.needs.full,
         )
 
     async def _begun(self, attacker: asyncio.subprocess.Process) -> None:

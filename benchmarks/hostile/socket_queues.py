@@ -35,20 +35,20 @@ class Queues(NamedTuple):
         return self.unread > 0 and self.unsent <= UNDER_WAY
 
 
-def socket_queues(ports: Collection[int], peer: str) -> list[Queues]:
-    """Tell what waits on each connection from an address to some ports of this machine.
+def socket_queues(ports: Collection[int], peers: Collection[str]) -> list[Queues]:
+    """Tell what waits on each connection from some addresses to some ports of this machine.
 
     Args:
         ports: where is listened.
-        peer: the address of the other side, of IPv4.
+        peers: the addresses of the other side, of IPv4.
     """
-    return queues_in(_TABLE.read_text().splitlines(), ports, peer)
+    return queues_in(_TABLE.read_text().splitlines(), ports, peers)
 
 
-def queues_in(table: Iterable[str], ports: Collection[int], peer: str) -> list[Queues]:
+def queues_in(table: Iterable[str], ports: Collection[int], peers: Collection[str]) -> list[Queues]:
     """The same of the lines of a table such as /proc/net/tcp; see proc(5)."""
     # The kernel writes an address as the number that it is in the memory of this machine, in hexadecimal digits.
-    address = ipaddress.IPv4Address(peer).packed[::-1].hex().upper()
+    addresses = {ipaddress.IPv4Address(peer).packed[::-1].hex().upper() for peer in peers}
     here = {f"{port:04X}" for port in ports}
     found = []
     for line in table:
@@ -56,7 +56,7 @@ def queues_in(table: Iterable[str], ports: Collection[int], peer: str) -> list[Q
         if (
             words[3] in {_ESTABLISHED, _ENDED}
             and words[1].partition(":")[2] in here
-            and words[2].partition(":")[0] == address
+            and words[2].partition(":")[0] in addresses
         ):
             unsent, _, unread = words[4].partition(":")
             found.append(Queues(int(unread, 16), int(unsent, 16)))

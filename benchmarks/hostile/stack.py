@@ -15,6 +15,7 @@ import redis.asyncio
 
 from benchmarks.hostile.attack import PRINCIPAL, Needs
 from benchmarks.hostile.attacks.selectors import ALLOWED
+from benchmarks.hostile.connection import PATH
 from benchmarks.hostile.target import BALANCER, WITNESS_PRINCIPAL, Target
 from benchmarks.placement import Placement
 from benchmarks.processes import family
@@ -26,6 +27,8 @@ from gateway.local.ports import PortPlan
 from gateway.local.processes import ProgramMissing
 from gateway.local.recipes import StackOptions
 from gateway.local.stack import Stack
+from gateway.settings import SETTINGS as BY_NAME
+from gateway.settings.admin_tokens import new_token, tokens_line
 
 ATTACKED: Final = "n1"
 OTHER: Final = "n2"
@@ -35,13 +38,23 @@ SETTINGS: Final[Mapping[str, str]] = {"limit_exempt": f"{BALANCER}/32"}
 """The one thing that is not the default: programs on a node's own machine are exempt from the limits of an address, and
 the attacker, who stands for a client elsewhere, must not be."""
 
+PARTITION_BYTES: Final = ("stream_bytes", "limit_partition_bytes")
+"""Settings that bound what a topic partition may have in Redis."""
+
+SHIPPED_MEGABYTES: Final = 2048
+"""``maxmemory`` of ``deploy/redis/redis.conf``."""
+
 _SECRET_BYTES: Final = 16
 _MEGABYTE: Final = 1024 * 1024
 
 
-def _settings(needs: Needs, folder: Path, given: Mapping[str, str]) -> dict[str, object]:
+def _settings(needs: Needs, folder: Path, given: Mapping[str, str], viewer: str) -> dict[str, object]:
     """Write the files that an attack's stack needs, and tell the settings that name them."""
-    settings: dict[str, object] = dict(SETTINGS)
+    settings: dict[str, object] = {} if needs.exempt else dict(SETTINGS)
+    administrators = folder / "administrators"
+    administrators.touch(mode=0o600)
+    administrators.write_text(f"{tokens_line('mallory', frozenset({'viewer'}), viewer)}\n")
+    settings["admin_tokens_file"] = str(administrators)
     if needs.users:
         users = folder / "users"
         users.touch(mode=0o600)
@@ -54,6 +67,9 @@ def _settings(needs: Needs, folder: Path, given: Mapping[str, str]) -> dict[str,
             f'default = ["client"]\n\n[roles.client]\nselect = [{allowed}]\npublish = ["**"]\nproperties = ["*"]\n'
         )
         settings["policy"] = str(policy)
+    if needs.redis_part is not None:
+        for name in PARTITION_BYTES:
+            settings[name] = int(int(str(BY_NAME[name].default)) * needs.redis_part)
     if needs.tls:
         certificate, key = certify(folder)
         settings |= {"tls_certificate": str(certificate), "tls_key": str(key)}
@@ -65,7 +81,8 @@ def _program(needs: Needs) -> tuple[str, ...]:
     if needs.descriptors is None:
         return node
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return ("prlimit", f"--nofile={needs.descriptors}:{most}", *node)
+    hard = needs.descriptors if needs.descriptors_hard else most
+    return ("prlimit", f"--nofile={needs.descriptors}:{hard}", *node)
 
 
 def pin(pid: int, core: int) -> None:
@@ -94,13 +111,14 @@ async def running(
         ProcessFailed: a part did not come up.
     """
     given = {name: secrets.token_hex(_SECRET_BYTES) for name in (PRINCIPAL, WITNESS_PRINCIPAL)} if needs.users else {}
+    viewer = new_token()
     ports = PortPlan.free(2)
     try:
         stack = Stack(
             StackOptions(
                 ports=ports,
                 folder=folder / "stack",
-                node_settings=_settings(needs, folder, given),
+                node_settings=_settings(needs, folder, given, viewer),
                 node_program=_program(needs),
             )
         )
@@ -111,11 +129,24 @@ async def running(
         for process in (stack.grid.process, stack.nodes[OTHER], stack.balancer):
             if process is not None:
                 pin(process.pid, placement.others)
-        if needs.redis_megabytes is not None:
+        megabytes = needs.redis_megabytes
+        if needs.redis_part is not None:
+            megabytes = int(SHIPPED_MEGABYTES * needs.redis_part)
+        if megabytes is not None:
             async with redis.asyncio.from_url(stack.grid_url) as grid:
-                await grid.config_set("maxmemory", needs.redis_megabytes * _MEGABYTE)
+                await grid.config_set("maxmemory", megabytes * _MEGABYTE)
         attacked = ports.nodes[ATTACKED]
         yield (
             stack,
-            Target(port=attacked.listen, admin=attacked.admin, tls=needs.tls, secrets=given, scale=scale),
+            Target(
+                port=attacked.listen,
+                admin=attacked.admin,
+                agent=attacked.agent,
+                balancer=ports.entry,
+                path=f"{PATH}?node={ATTACKED}",
+                viewer=viewer,
+                tls=needs.tls,
+                secrets=given,
+                scale=scale,
+            ),
         )

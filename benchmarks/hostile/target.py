@@ -17,6 +17,9 @@ ATTACKER: Final = "127.0.0.2"
 WITNESS: Final = "127.0.0.3"
 """Where witnesses come from, so that they share no budget of an address with the attacker."""
 
+OTHER_ATTACKERS: Final = tuple(f"127.0.0.{last}" for last in range(4, 10))
+"""Further addresses of attackers who have several."""
+
 WITNESS_PRINCIPAL: Final = "witness"
 """The account of the witnesses."""
 
@@ -31,6 +34,10 @@ class Target:
     Attributes:
         port: for clients.
         admin: port for health, metrics and administration.
+        agent: port of HAProxy's agent check.
+        balancer: port for clients at HAProxy; the path names the attacked node.
+        path: for clients at that port.
+        viewer: token of the admin API that may look at everything and change nothing.
         tls: whether the client port speaks TLS.
         secrets: of the principals ``mallory`` (the attacker's account) and ``witness``; empty where nobody is asked for
             one.
@@ -39,6 +46,10 @@ class Target:
 
     port: int
     admin: int
+    agent: int = 0
+    balancer: int = 0
+    path: str = ""
+    viewer: str = ""
     tls: bool = False
     secrets: dict[str, str]
     scale: float = 1.0

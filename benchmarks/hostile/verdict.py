@@ -15,6 +15,7 @@ from benchmarks.hostile.outage import Outage
 from benchmarks.hostile.watch import Counts, Sight
 from benchmarks.hostile.witness import SUBSCRIBERS
 from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF
+from gateway.core.wire.codes import ErrorCode
 
 LATENCY_BOUND: Final = 0.25
 """Seconds: the witness's p99 under attack stays below it …"""
@@ -24,11 +25,18 @@ QUIET_FACTOR: Final = 10.0
 blame for that."""
 
 SLOW_LOGIN: Final = 1.0
-"""Seconds of a login, as the median under attack, from which on it is remarked, if it is ten times the quiet one."""
+"""Seconds of a login, resume or return, as the median under attack, that are too long, if ten times the quiet ones."""
 
 RETURN_BOUND: Final = LONGEST_BACKOFF + LATENCY_BOUND
 """Seconds within which the node has Redis again that was away: the longest time between two attempts, and what one may
 take under attack."""
+
+FULL_CODE: Final = ErrorCode.GRID_UNAVAILABLE.value
+"""What a client is told while Redis is full, if it asks for what Redis would have to store: it is to ask again."""
+
+FULL_SHARE: Final = 0.5
+"""Least share of the witness's publishes that are refused if Redis was full during the attack: values as small as
+theirs are the last that find room."""
 
 _OK: Final = 200
 _P99: Final = 0.99
@@ -66,7 +74,12 @@ class Seen:
         logins: seconds of each welcome that came.
         resumes: the same of resumes.
         failed_logins: logins and resumes without a welcome.
+        returns: seconds of each return of a session that is there since before the attack.
+        failed_returns: those that were refused or not answered.
         refused: publishes of the witness that were refused.
+        refusals: seconds until the witness knew of each.
+        undocumented: publishes and logins that were refused with another code than a full Redis is documented to give.
+        refused_by_redis: commands of all nodes that Redis refused for want of memory.
         lost: updates that were promised and never came, over all witnesses.
         declared: further ones that went with Redis, of which all subscribers were told (P2); they have no latency.
         cuts: connections of witnesses that the node closed, and resumes that failed after it.
@@ -103,6 +116,11 @@ class Seen:
     leases_lost: int
     lease_left: float
     declared: int = 0
+    returns: Sequence[float] = ()
+    failed_returns: int = 0
+    refused_by_redis: int = 0
+    refusals: Sequence[float] = ()
+    undocumented: int = 0
     late: float = 0.0
     unobserved: float = 0.0
     outage: Outage | None = None
@@ -116,6 +134,12 @@ class Seen:
     def p99(self) -> float:
         """In seconds."""
         return quantile(self.latencies, _P99)
+
+    @property
+    def refused_share(self) -> float:
+        """Share of the witness's publishes that were refused."""
+        published = self.refused + len(self.latencies) / SUBSCRIBERS
+        return self.refused / published if published else 0.0
 
 
 def seen(
@@ -157,15 +181,22 @@ def seen(
     checks = [each for each in sight.checks if each[0] in phase]
     welcomed = [
         [net(at, took) for at, took, why in each if at in phase and not why]
-        for each in (account.logins, account.resumes)
+        for each in (account.logins, account.resumes, account.returns)
     ]
     leases = [left for at, left in sight.leases if at in phase]
     return Seen(
         latencies=latencies,
         logins=welcomed[0],
         resumes=welcomed[1],
+        returns=welcomed[2],
+        failed_returns=sum(bool(why) for at, _, why in account.returns if at in phase),
+        refused_by_redis=after.refused_by_redis - before.refused_by_redis,
         failed_logins=sum(bool(why) for at, _, why in (*account.logins, *account.resumes) if at in phase),
-        refused=_within(phase, account.refused),
+        refused=_within(phase, (due for due, _, _ in account.refused)),
+        refusals=[net(due, took) for due, took, _ in account.refused if due in phase],
+        undocumented=sum(
+            due in phase and why not in {"", FULL_CODE} for due, _, why in (*account.refused, *account.logins)
+        ),
         lost=len(lost),
         declared=len(missing) - len(lost),
         cuts=_within(phase, (at for at, _ in account.cuts)),
@@ -219,6 +250,7 @@ class Measurement:
         resident_after: bytes of the node when the attacker had gone.
         disordered: updates that came to a witness again, or before older ones, at any time.
         folded: updates that were folded, and declared.
+        full: whether the attack was to fill Redis, so that new data is refused to everybody, and nothing else is.
     """
 
     quiet: Seen
@@ -234,22 +266,27 @@ class Measurement:
     node_waited_attacked: float = 0.0
     disordered: int = 0
     folded: int = 0
+    full: bool = False
 
     @property
     def bound(self) -> float:
         """Seconds that the witness's p99 must stay below."""
         return max(LATENCY_BOUND, QUIET_FACTOR * self.quiet.p99)
 
+    @property
+    def p99(self) -> float:
+        """Seconds, under attack: of updates; where Redis was full, of refusals as well, for they are the answers."""
+        return quantile((*self.attacked.latencies, *(self.attacked.refusals if self.full else ())), _P99)
+
 
 def remarks(measured: Measurement) -> list[str]:
-    """Tell what newcomers met, which does not decide whether the node held but must not be overlooked."""
-    quiet, attacked = measured.quiet, measured.attacked
-    found = []
-    if attacked.failed_logins and not quiet.failed_logins:
-        found.append(f"{attacked.failed_logins:,} logins or resumes of the witness were refused")
-    for what, before, during in (("login", quiet.logins, attacked.logins), ("resume", quiet.resumes, attacked.resumes)):
-        if before and during and median(during) >= max(SLOW_LOGIN, QUIET_FACTOR * median(before)):
-            found.append(f"a {what} took {median(during):.1f} s")
+    """Tell what does not decide whether the node held but must not be overlooked."""
+    attacked, found = measured.attacked, []
+    if measured.full:
+        found.append(
+            f"as Redis was full, {attacked.refused_share:.0%} of the witness's publishes and "
+            f"{attacked.failed_logins:,} of its logins were refused, to be asked again"
+        )
     if attacked.declared:
         found.append(
             f"{attacked.declared:,} updates of the witness were lost with Redis, and every subscriber was told"
@@ -269,7 +306,11 @@ def broken_promises(measured: Measurement) -> list[str]:
         (attacked.lost, "updates of the witness were lost"),
         (measured.disordered, "updates of the witness came in disorder"),
         (attacked.cuts if not quiet.cuts else 0, "times a witness lost its connection"),
-        (attacked.refused if not quiet.refused else 0, "publishes of the witness were refused"),
+        (
+            attacked.failed_returns if not quiet.failed_returns else 0,
+            "returns of the witness were refused",
+        ),
+        *(_of_a_full_redis(attacked) if measured.full else _of_a_redis_with_room(quiet, attacked)),
         (attacked.leases_lost, "times the lease was lost"),
         (attacked.falls, "times HAProxy took the node for dead"),
         (attacked.unanswered if not quiet.unanswered else 0, "health checks had no answer"),
@@ -278,15 +319,49 @@ def broken_promises(measured: Measurement) -> list[str]:
     found = [f"{number:,} {what}" for number, what in counted if number]
     if attacked.lease_left <= 0 and not attacked.leases_lost:
         found.append("its lease had expired in Redis")
+    if measured.full and not (attacked.refused_by_redis and attacked.refused_share >= FULL_SHARE):
+        found.append(
+            f"Redis was not full: it refused {attacked.refused_by_redis:,} commands, and "
+            f"{attacked.refused_share:.0%} of the witness's publishes were refused"
+        )
     if attacked.down and not quiet.down and not attacked.falls:
         found.append("HAProxy sent no new sessions to the node")
     return found
 
 
+def _of_a_full_redis(attacked: Seen) -> Sequence[tuple[int, str]]:
+    """Count what a full Redis is no reason for."""
+    return ((attacked.undocumented, f"publishes or logins of the witness were refused otherwise than by {FULL_CODE}"),)
+
+
+def _of_a_redis_with_room(quiet: Seen, attacked: Seen) -> Sequence[tuple[int, str]]:
+    """Count what was refused though Redis had room, and that it had none."""
+    return (
+        (attacked.refused if not quiet.refused else 0, "publishes of the witness were refused"),
+        (attacked.failed_logins if not quiet.failed_logins else 0, "logins or resumes of the witness were refused"),
+        (attacked.refused_by_redis if not quiet.outage else 0, "commands were refused by Redis, as it was full"),
+    )
+
+
+def slow_newcomers(measured: Measurement) -> list[str]:
+    """Tell what those who came meanwhile had to wait for; nothing if it was not long."""
+    quiet, attacked, found = measured.quiet, measured.attacked, []
+    for what, before, during in (
+        ("login", quiet.logins, attacked.logins),
+        ("resume", quiet.resumes, attacked.resumes),
+        ("return", quiet.returns, attacked.returns),
+    ):
+        if before and during and median(during) >= max(SLOW_LOGIN, QUIET_FACTOR * median(before)):
+            found.append(f"a {what} took {median(during):.1f} s")
+        if before and not during and not (measured.full and what != "return"):
+            found.append(f"not one {what} of the witness came to its end")
+    return found
+
+
 def judge(measured: Measurement) -> list[str]:
     """Tell why the node did not hold; nothing if it did."""
-    found = broken_promises(measured)
-    p99 = measured.attacked.p99
+    found = [*broken_promises(measured), *slow_newcomers(measured)]
+    p99 = measured.p99
     if math.isnan(p99) or math.isnan(measured.quiet.p99):
         found.append("the witness saw no update")
     elif p99 >= measured.bound:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -76,6 +76,7 @@ class Counts:
         falls: how often HAProxy has taken the node for dead.
         failed_checks: HAProxy's checks that failed.
         leases_lost: how often the node found its lease expired, or the other node did.
+        refused_by_redis: commands that Redis has refused for want of memory.
     """
 
     cpu: float
@@ -83,13 +84,21 @@ class Counts:
     falls: int
     failed_checks: int
     leases_lost: int
+    refused_by_redis: int = 0
 
 
 class Watch:
     """Looks at a stack until it is told to stop."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, peers: Collection[str] = (ATTACKER,)) -> None:
+        """Describe a watch.
+
+        Args:
+            stack: that is looked at.
+            peers: addresses from which the node is attacked, as it sees them.
+        """
         self._stack = stack
+        self._peers = peers
         self._pid = stack.nodes[ATTACKED].pid
         self._over = False
         self.sight = Sight()
@@ -101,6 +110,7 @@ class Watch:
             # It does not wait for others while its helpers have the core.
             waited=process_waited(self._pid) - (cpu - main_thread_cpu(self._pid)),
             leases_lost=self._logged(ATTACKED, LEASE_LOST.name) + self._logged(OTHER, LEASE_EXPIRED.name),
+            refused_by_redis=await self._refused_by_redis(),
             **await self._balancer_counts(),
         )
 
@@ -158,7 +168,7 @@ class Watch:
     async def _queues(self) -> None:
         plan = self._stack.options.ports.nodes[ATTACKED]
         while not self._over:
-            queues = socket_queues({plan.listen, plan.admin}, ATTACKER)
+            queues = socket_queues({plan.listen, plan.admin, plan.agent}, self._peers)
             self.sight.kept_busy.append((time.monotonic(), len(queues), sum(each.keeps_busy for each in queues)))
             await asyncio.sleep(QUEUES_EVERY)
 
@@ -191,6 +201,11 @@ class Watch:
             "falls": _of_server(values, "haproxy_server_check_up_down_total"),
             "failed_checks": _of_server(values, "haproxy_server_check_failures_total"),
         }
+
+    async def _refused_by_redis(self) -> int:
+        async with redis.asyncio.from_url(self._stack.grid_url, socket_timeout=_END) as grid:
+            told: dict[str, Any] = await grid.info("errorstats")
+        return int(told.get("errorstat_OOM", {}).get("count", 0))
 
     def _logged(self, node: str, event: str) -> int:
         """Count the lines of a node's log that tell an event."""

@@ -16,7 +16,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -105,8 +105,10 @@ class Witnesses:
         self._begin(self._publisher.live())
         self._begin(self._publisher.send_on())
         self._begin(self._publisher.follow_schedule())
-        self._begin(self._log_in_again_and_again())
-        await self._until(lambda: bool(self.account.updates and self.account.resumes))
+        self._begin(self._again_and_again(self._log_in))
+        first = await self.session()
+        self._begin(self._come_back(first))
+        await self._until(lambda: bool(self.account.updates and self.account.resumes and self.account.returns))
         announce()
         await self._until(stop.is_set)
         self.stopping = True
@@ -142,13 +144,34 @@ class Witnesses:
 
     # --- Logins ----------------------------------------------------------------------------------------------------
 
-    async def _log_in_again_and_again(self) -> None:
+    async def _again_and_again(self, once: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        async for _ in self._schedule():
+            self._begin(once())
+
+    async def _schedule(self) -> AsyncIterator[int]:
+        """Count from 0 once for each login that is due, until the witnesses stop."""
         began = time.monotonic()
         for number in itertools.count():
             await asyncio.sleep(max(0.0, began + number * LOGIN_EVERY - time.monotonic()))
             if self.stopping:
                 return
-            self._begin(self._log_in())
+            yield number
+
+    async def _come_back(self, connection: Connection) -> None:
+        """Lose the connection of a session and return, again and again: it has been there since before the attack."""
+        token = connection.token
+        async for number in self._schedule():
+            connection.cut()
+            self.logging_in += 1
+            began, why = time.monotonic(), ""
+            try:
+                connection, _ = await self.resumed(token, number + 1, received=connection.received, oldest=1)
+                token = connection.token
+            except Lost as lost:
+                why = str(lost)
+            finally:
+                self.logging_in -= 1
+            self.account.returns.append((began, time.monotonic() - began, why))
 
     async def _log_in(self) -> None:
         self.logging_in += 1

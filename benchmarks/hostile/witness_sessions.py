@@ -260,7 +260,8 @@ class Publisher(ReturningSession):
         if kind == "reply":
             number = self._open.pop(int(packet["request"]), None)
             if number is not None and packet.get("error"):
-                self._witnesses.account.refused.append(self._witnesses.due[number])
+                due = self._witnesses.due[number]
+                self._witnesses.account.refused.append((due, time.monotonic() - due, str(packet["error"]["code"])))
             elif number is not None:
                 self.promised.add(number)
         await self._answer(packet)

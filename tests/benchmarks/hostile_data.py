@@ -27,6 +27,7 @@ CALM: Final = Seen(
     down=False,
     leases_lost=0,
     lease_left=4.0,
+    returns=[0.02],
 )
 NOTHING: Final = Counts(cpu=0.0, waited=0.0, falls=0, failed_checks=0, leases_lost=0)
 

@@ -72,6 +72,9 @@ def test_some_rows_can_be_chosen() -> None:
 
 def test_needs_are_told_in_words() -> None:
     assert Needs().words() == ""
+    assert Needs(redis_part=1 / 16).words() == "Redis and the bytes of partitions 6.2% of what is shipped"
+    assert Needs(descriptors=1024, descriptors_hard=True).words() == "at most 1,024 descriptors for good"
+    assert Needs(exempt=True).words().startswith("from the node's own machine")
     assert Needs(users=True, descriptors=1024).words() == "users with secrets, at most 1,024 descriptors"
 
 

@@ -76,8 +76,8 @@ def test_the_kernels_table_tells_what_waits_to_be_read() -> None:
         "   5: 0200007F:C001 0100007F:1F90 01 00000005:00000006 00:00000000 00000000     0        0 6 1",
     ]
 
-    assert queues_in([head, *lines], {8080}, "127.0.0.2") == [Queues(256, 0), Queues(0, 0)]
-    assert queues_in([head, *lines], {8080, 8081}, "127.0.0.2") == [Queues(256, 0), Queues(0, 0), Queues(7, 3)]
+    assert queues_in([head, *lines], {8080}, {"127.0.0.2"}) == [Queues(256, 0), Queues(0, 0)]
+    assert queues_in([head, *lines], {8080, 8081}, {"127.0.0.2"}) == [Queues(256, 0), Queues(0, 0), Queues(7, 3)]
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_the_table_is_the_kernels_own() -> None:
             accepted.recv(1, socket.MSG_PEEK)  # until it has come
             port = server.getsockname()[1]
 
-            assert socket_queues({port}, "127.0.0.2") == [Queues(unread=6, unsent=0)]
-            assert socket_queues({port}, "127.0.0.3") == []
+            assert socket_queues({port}, {"127.0.0.2"}) == [Queues(unread=6, unsent=0)]
+            assert socket_queues({port}, {"127.0.0.3"}) == []

@@ -21,7 +21,7 @@ from benchmarks.hostile.case import row
 from benchmarks.hostile.catalogue import ATTACKS
 from benchmarks.hostile.measurement import Lengths, _process, measure
 from benchmarks.hostile.stack import ATTACKED, running
-from benchmarks.hostile.verdict import Phase, seen
+from benchmarks.hostile.verdict import FULL_SHARE, Phase, broken_promises, seen
 from benchmarks.hostile.watch import Watch
 from benchmarks.hostile.witness import SUBSCRIBERS
 from benchmarks.placement import Placement
@@ -66,6 +66,21 @@ async def test_a_row_is_measured(name: str, tmp_path: Path, placement: Placement
     assert found.values["done"] > 0
     assert found.values["attacker_bytes"] > 0
     assert found.details["about"] == ATTACKS[name].about
+
+
+async def test_a_redis_that_is_to_be_full_is_full_before_the_attack_begins(
+    tmp_path: Path, placement: Placement
+) -> None:
+    """P20: all new data is refused, and established sessions return; nothing of that is about time."""
+    measured = await measure(ATTACKS["full-redis"], tmp_path, placement, LENGTHS, Silent())
+
+    assert measured.full
+    assert measured.quiet.refused == measured.quiet.refused_by_redis == 0
+    assert measured.attacked.refused_by_redis > 0
+    assert measured.attacked.refused_share >= FULL_SHARE
+    assert measured.attacked.undocumented == 0
+    assert measured.attacked.returns
+    assert broken_promises(measured) == []
 
 
 async def test_what_a_stack_needs_is_there(tmp_path: Path, placement: Placement) -> None:

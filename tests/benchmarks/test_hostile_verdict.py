@@ -18,6 +18,7 @@ from benchmarks.hostile.catalogue import ATTACKS, GROUPS
 from benchmarks.hostile.disturbances import disturbances
 from benchmarks.hostile.verdict import (
     LATENCY_BOUND,
+    Measurement,
     Phase,
     broken_promises,
     judge,
@@ -103,10 +104,11 @@ def test_an_update_that_never_came_counts_for_as_long_as_it_was_waited_for() -> 
 
 def test_only_what_belongs_to_a_phase_is_counted() -> None:
     account = Account(
-        refused=[1.0, 11.0],
+        refused=[(1.0, 0.1, "grid_unavailable"), (11.0, 0.4, "grid_unavailable")],
         cuts=[(2.0, "close 4001"), (14.0, "close 4001")],
         logins=[(1.0, 0.1, ""), (11.0, 0.2, ""), (12.0, 9.0, "no welcome")],
         resumes=[(11.0, 0.3, ""), (16.0, 0.4, "")],
+        returns=[(1.0, 0.1, "try_later"), (11.0, 0.5, ""), (12.0, 0.1, "try_later")],
     )
     sight = Sight(
         checks=[(1.0, 2.0, 0), (11.0, 0.1, 200), (12.0, 2.0, 0), (13.0, 0.2, 503)],
@@ -114,26 +116,96 @@ def test_only_what_belongs_to_a_phase_is_counted() -> None:
         leases=[(1.0, -1.0), (11.0, 4.0), (12.0, 3.0)],
         down=[1.0],
     )
-    before = Counts(cpu=1.0, waited=0.0, falls=2, failed_checks=3, leases_lost=4)
-    after = Counts(cpu=2.0, waited=0.0, falls=3, failed_checks=5, leases_lost=7)
+    before = Counts(cpu=1.0, waited=0.0, falls=2, failed_checks=3, leases_lost=4, refused_by_redis=5)
+    after = Counts(cpu=2.0, waited=0.0, falls=3, failed_checks=5, leases_lost=7, refused_by_redis=7)
 
     found = seen(Phase(10.0, 15.0), account, sight, (before, after), 0.5)
 
     assert (found.refused, found.cuts, found.failed_logins) == (1, 1, 1)
     assert (found.logins, found.resumes) == ([0.2], [0.3])
+    assert (found.returns, found.failed_returns) == ([0.5], 1)
+    assert (found.refusals, found.undocumented, found.refused_by_redis) == ([0.4], 1, 2)
     assert (found.unanswered, found.unready, found.slowest_check) == (1, 1, 2.0)
     assert (found.resident, found.lease_left, found.down) == (7, 3.0, False)
     assert (found.falls, found.failed_checks, found.leases_lost, found.cpu) == (1, 2, 3, 0.5)
 
 
-def test_what_newcomers_met_is_remarked_and_does_not_decide() -> None:
-    slow = measured(logins=[0.1, 3.0, 4.0], resumes=[0.9], failed_logins=2)
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        ({"logins": [0.1, 3.0, 4.0]}, "a login took 3.0 s"),
+        ({"resumes": [2.0]}, "a resume took 2.0 s"),
+        ({"returns": [1.5]}, "a return took 1.5 s"),
+        ({"logins": []}, "not one login of the witness came to its end"),
+        ({"failed_logins": 2}, "2 logins or resumes of the witness were refused"),
+        ({"failed_returns": 1}, "1 returns of the witness were refused"),
+    ],
+)
+def test_newcomers_are_judged(harm: dict[str, Any], sentence: str) -> None:
+    assert judge(measured(**harm)) == [sentence]
 
-    assert judge(slow) == []
+
+def test_a_machine_on_which_logins_are_slow_without_an_attack_is_no_harm() -> None:
+    slow = dataclasses.replace(measured(logins=[3.0]), quiet=dataclasses.replace(CALM, logins=[0.5]))
+    never = dataclasses.replace(measured(logins=[]), quiet=dataclasses.replace(CALM, logins=[]))
+
+    assert judge(slow) == judge(never) == []
+
+
+def test_what_was_declared_is_remarked_and_does_not_decide() -> None:
+    folded = dataclasses.replace(measured(), folded=3)
+
+    assert judge(folded) == []
     assert remarks(measured()) == []
-    assert remarks(slow) == ["2 logins or resumes of the witness were refused", "a login took 3.0 s"]
-    assert row("pongs", slow).flags == remarks(slow)
-    assert remarks(dataclasses.replace(measured(), folded=3)) == ["3 updates of the witness were folded, and declared"]
+    assert row("pongs", folded).flags == remarks(folded) == ["3 updates of the witness were folded, and declared"]
+
+
+def full(**attacked: Any) -> Measurement:
+    """Make a measurement of a Redis that was full all the time, so that the witness met what the page promises."""
+    found: dict[str, Any] = {
+        "latencies": [],
+        "logins": [],
+        "resumes": [],
+        "failed_logins": 8,
+        "returns": [0.01],
+        "refused": 240,
+        "refusals": [0.003] * 240,
+        "refused_by_redis": 1_000,
+    }
+    return dataclasses.replace(measured(**found | attacked), full=True)
+
+
+def test_a_full_redis_refuses_new_data_and_that_alone() -> None:
+    assert judge(full()) == []
+    assert remarks(full()) == [
+        "as Redis was full, 100% of the witness's publishes and 8 of its logins were refused, to be asked again"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("harm", "sentence"),
+    [
+        ({"failed_returns": 1}, "1 returns of the witness were refused"),
+        ({"returns": []}, "not one return of the witness came to its end"),
+        ({"cuts": 1}, "1 times a witness lost its connection"),
+        ({"undocumented": 2}, "2 publishes or logins of the witness were refused otherwise than by grid_unavailable"),
+        ({"refusals": [3.0] * 240}, "p99 of 3,000 ms, not below 250 ms"),
+        (
+            {"refused_by_redis": 0},
+            "Redis was not full: it refused 0 commands, and 100% of the witness's publishes were refused",
+        ),
+        (
+            {"refused": 2, "refusals": [0.003] * 2, "latencies": [0.003] * 4 * 198},
+            "Redis was not full: it refused 1,000 commands, and 1% of the witness's publishes were refused",
+        ),
+    ],
+)
+def test_a_full_redis_is_no_reason_for_anything_else(harm: dict[str, Any], sentence: str) -> None:
+    assert judge(full(**harm)) == [sentence]
+
+
+def test_a_redis_that_gets_full_where_it_should_not_is_harm() -> None:
+    assert judge(measured(refused_by_redis=1)) == ["1 commands were refused by Redis, as it was full"]
 
 
 # The row and the page -----------------------------------------------------------------------------------------------

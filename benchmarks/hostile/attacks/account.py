@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.hostile.attack import Attack, Attacker, Needs
 from benchmarks.hostile.attacks.hashing import LAST
-from benchmarks.hostile.attacks.requests import SEVERAL, VALUE_BYTES, Pump, Requests
+from benchmarks.hostile.attacks.requests import SEVERAL, VALUE_BYTES, Pump, Requests, pump_until_over
 from benchmarks.hostile.attacks.selectors import fill_selections
 from benchmarks.hostile.connection import Connection
 
@@ -21,6 +22,12 @@ _FULL_BUFFER: Final = 32
 """Values of 32 KB that fill the resend buffer of a session, 1 MiB by default."""
 
 _REDIS_MEGABYTES: Final = 64
+
+_FILLING_BYTES: Final = (VALUE_BYTES, 1_000, 1)
+"""Of the values that fill Redis, one size after the other."""
+
+_FILLING_WINDOW: Final = 16
+"""Requests without a reply of who fills it."""
 
 _VALUE: Final = "v" * VALUE_BYTES
 
@@ -72,6 +79,44 @@ async def _fill(connection: Connection) -> None:
         connection.received = 0
         await publishes.ask(1)
     await publishes.answered()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullRedis(Attack):
+    """Publishes to ever new topics until Redis refuses, before the attack begins, and goes on with it.
+
+    Values become smaller when large ones are refused, so that nobody else finds the room that is left. In the attack
+    each session has one request under way: until a client has acknowledged a refusal, nothing else of it gets to Redis.
+
+    Attributes:
+        connections: sessions side by side, all of one principal.
+    """
+
+    connections: int
+
+    async def run(self, attacker: Attacker, seconds: float) -> None:
+        """See ``Attack``."""
+        opened = [await attacker.session() for _ in range(attacker.target.scaled(self.connections))]
+        # One bound after the other: smaller values still find room when large ones are refused.
+        for size in _FILLING_BYTES:
+            await asyncio.gather(*(_publish_until_refused(each, size) for each in opened))
+
+        def fields(_: int) -> str:
+            return _sized_topic(_FILLING_BYTES[-1])
+
+        async def once() -> None:
+            connection = opened.pop() if opened else await attacker.session()
+            await pump_until_over(attacker, connection, fields, 1)
+
+        attacker.begin(seconds)
+        await attacker.at_once(attacker.again_and_again(once) for _ in range(len(opened)))
+
+
+async def _publish_until_refused(connection: Connection, size: int) -> None:
+    pump, refused = Pump(connection, lambda _: _sized_topic(size), _FILLING_WINDOW, lambda _: None), connection.refusals
+    while connection.refusals == refused:
+        await pump.stroke()
+    await pump.answered()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +172,14 @@ def _new_topic(number: int) -> str:
     return f'"type":"publish","topic":"mallory/new-{number}","value":1'
 
 
-def _filling(number: int) -> str:
-    return f'"type":"publish","topic":"mallory-{number % 64}/{number}","value":"{_VALUE}"'
+def _sized_topic(size: int) -> str:
+    """Make a publish of so many bytes to a topic that is new, one root after the other."""
+    number = next(_OWN)
+    return f'"type":"publish","topic":"mallory-{number % 512}/{number}","value":"{_VALUE[:size]}"'
+
+
+def _large_new_topic(_: int) -> str:
+    return _sized_topic(VALUE_BYTES)
 
 
 ATTACKS: Final = (
@@ -169,12 +220,19 @@ ATTACKS: Final = (
         fields=_new_topic,
         connections=SEVERAL,
     ),
-    Requests(
+    FullRedis(
         name="full-redis",
-        about="values of 32 KB to ever new topics until Redis is full, 8 sessions of one account",
+        about="values to ever new topics at a Redis that is full of such, 16 sessions of one account",
         counts="requests",
-        fields=_filling,
-        connections=8,
-        needs=Needs(redis_megabytes=_REDIS_MEGABYTES),
+        connections=SEVERAL,
+        needs=Needs(redis_megabytes=_REDIS_MEGABYTES, full=True),
+    ),
+    Requests(
+        name="filled-partitions",
+        about="values of 32 KB to ever new topics in all partitions, 16 sessions of one account",
+        counts="requests",
+        fields=_large_new_topic,
+        connections=SEVERAL,
+        needs=Needs(redis_part=1 / 16),
     ),
 )
