@@ -18,7 +18,8 @@ from gateway.adapters.websocket import connection as connection_module
 from gateway.adapters.websocket.connection import READ_BYTES, READS_AT_ONCE, WebSocketConnection
 from gateway.adapters.websocket.frames import FRAMES_AT_ONCE, Breach, FrameReader
 from gateway.adapters.websocket.read_scheduler import PacedReader
-from gateway.adapters.work_budget import WorkLimits
+from gateway.adapters.websocket.work import BYTE_COST, FRAME_COST
+from gateway.adapters.work_budget import WorkBudget, WorkLimits
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from tests.support.clock import eventually
@@ -366,6 +367,44 @@ async def test_messages_cost_a_connection_no_more_than_their_bytes(port: Port, m
 
     await eventually(lambda: len(ear.heard) == 20_000)
     assert port.metrics.count(catalogue.READING_SLOWED, label="sessions") == 0
+
+
+WHOLE_TEXT = 0x81
+"""Begins a text message in one frame."""
+
+PIECES = FLOODS | {
+    "short messages": (b"", frame(1, b"x" * 20)),
+    "large messages": (b"", frame(1, b"x" * 60_000)),
+    "large messages of two bytes a letter": (b"", frame(1, "\u00fc".encode() * 30_000)),
+    "large fragments": (frame(1, b"x", final=False), frame(0, b"x" * 300, final=False)),
+}
+
+
+@pytest.mark.parametrize(("begin", "more"), PIECES.values(), ids=PIECES)
+async def test_every_byte_that_is_read_is_charged_whatever_it_is_part_of(
+    port: Port, monkeypatch: pytest.MonkeyPatch, begin: bytes, more: bytes
+) -> None:
+    """Taking it from the kernel, unmasking it and looking at it cost the node the same whether or not it is heard."""
+    lenient = WorkLimits(rate=1e6, burst=1e6, idle_rate=1e6, idle_burst=1e6)
+    monkeypatch.setattr(connection_module, "SESSION", lenient)
+    charged = 0.0
+    charge = WorkBudget.charge
+
+    def count(budget: WorkBudget, now: float, work: float) -> float:
+        nonlocal charged
+        charged += work
+        return charge(budget, now, work)
+
+    connection, _, peer = await joined(port)
+    monkeypatch.setattr(WorkBudget, "charge", count)
+    times = max(1, 50_000 // len(more))
+    others = 0 if more[0] == WHOLE_TEXT else times + bool(begin)
+    data, before = begin + more * times, connection._work
+    expected = len(data) * BYTE_COST + others * FRAME_COST
+    sending = asyncio.create_task(peer.send(data))
+    await eventually(lambda: charged + connection._work - before >= expected * 0.999)
+    await sending
+    assert not connection.is_closing
 
 
 async def test_what_a_paused_connection_has_read_is_heard_when_it_goes_on(port: Port) -> None:

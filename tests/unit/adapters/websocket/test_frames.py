@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from itertools import pairwise
 
@@ -278,3 +279,60 @@ def test_a_violation_is_held_by_nobody(data: bytes) -> None:
         assert violate()() is None
     finally:
         gc.enable()
+
+
+# --- What reading costs -----------------------------------------------------------------------------------------------
+
+STEP = 5
+"""Bytes in which a stream comes that is cut small."""
+
+COSTLY = {
+    "a large message": from_client(1, b"x" * 60_000),
+    "a large message of two bytes a letter": from_client(1, "\u00fc".encode() * 30_000),
+    "a large binary message": from_client(2, b"\0" * 60_000),
+    "messages of every size": b"".join(from_client(1, b"x" * size) for size in range(0, 1_500, 7)),
+    "fragments": from_client(1, b"x", final=False) + from_client(0, b"x" * 300, final=False) * 150,
+    "fragments of a byte": from_client(1, b"x", final=False) + from_client(0, b"x", final=False) * 3_000,
+    "pings of 125 bytes": from_client(9, b"x" * 125) * 200,
+    "a message that is too long": from_client(1, b"x" * (MOST + 1)),
+}
+
+
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize("step", [STEP, 1_460, 1_000_000], ids=["small", "segments", "whole"])
+@pytest.mark.parametrize("stream", COSTLY.values(), ids=COSTLY)
+def test_no_byte_is_unmasked_twice_however_the_stream_is_cut(
+    stream: bytes, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P20: what is charged is a constant for a byte, so a client must not be able to have one looked at again."""
+    unmask, unmasked = frames._unmask, 0
+
+    def count(payload: bytes, mask: bytes, size: int) -> bytes:
+        nonlocal unmasked
+        assert len(payload) == size
+        unmasked += size
+        return unmask(payload, mask, size)
+
+    monkeypatch.setattr(frames, "_unmask", count)
+    read(*(stream[at : at + step] for at in range(0, len(stream), step)))
+
+    # The shortest that come whole are unmasked without a call, each where it is taken off the stream.
+    assert unmasked <= len(stream)
+
+
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize("size", [126, frames.LARGE - 1, frames.LARGE, 60_000])
+def test_unmasking_takes_no_more_steps_for_a_long_payload_than_for_a_short_one(size: int) -> None:
+    """P20: each step is one call into C over a part of the payload; no loop of Python goes over bytes."""
+    payload, calls = bytes(size), 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        frames._unmask(payload, b"abcd", size)
+    finally:
+        sys.setprofile(None)
+    assert calls <= 12
