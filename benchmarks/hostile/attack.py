@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.hostile.connection import PATIENCE, Connection, Lost, plain_socket
-from benchmarks.hostile.target import ATTACKER, HOST, Target
+from benchmarks.hostile.target import ATTACKER, HOST, Entry, Target
 
 PRINCIPAL: Final = "mallory"
 """The account that attacks."""
@@ -67,7 +67,7 @@ class Needs:
             if self.descriptors
             else "": self.descriptors,
             f"Redis with {self.redis_megabytes} MB" if self.redis_megabytes else "": self.redis_megabytes,
-            "from the node's own machine, which is exempt from limits of an address": self.exempt,
+            "no limits of an address": self.exempt,
             f"Redis and the bytes of partitions {self.redis_part:.1%} of what is shipped"
             if self.redis_part
             else "": self.redis_part,
@@ -113,7 +113,7 @@ class Attacker:
         announce: Callable[[], None],
         *,
         addresses: Sequence[str] = (ATTACKER,),
-        balanced: bool = False,
+        entry: Entry = Entry.CLIENTS,
     ) -> None:
         """Describe an attacker.
 
@@ -121,10 +121,10 @@ class Attacker:
             target: what is attacked.
             announce: called by ``begin``.
             addresses: where it comes from, in turn.
-            balanced: whether it reaches the client port through HAProxy.
+            entry: where it opens WebSockets.
         """
         self._addresses = itertools.cycle(addresses)
-        self._balanced = balanced
+        self._entry = entry
         self.target = target
         self.effort = Effort()
         self._announce = announce
@@ -158,7 +158,7 @@ class Attacker:
             Lost: it could not be opened.
         """
         connection = await Connection.open(
-            self.target, next(self._addresses), receive_buffer=receive_buffer, balanced=self._balanced
+            self.target, next(self._addresses), receive_buffer=receive_buffer, entry=self._entry
         )
         self.effort.connections += 1
         self._open.add(connection)
@@ -213,20 +213,22 @@ class Attacker:
         except (OSError, TimeoutError) as error:
             made.close()
             raise Lost(f"connect: {type(error).__name__}") from error
+        except BaseException:
+            made.close()
+            raise
         self.effort.connections += 1
         return opened
 
     async def dial(self, said: bytes = b"") -> socket.socket:
-        """Open a bare TCP connection to the client port and say something; for attacks that need nothing else.
+        """Open a bare TCP connection where WebSockets are opened, and say something.
 
         Raises:
             Lost: it could not be opened, or was closed before all was said.
         """
         made, loop = plain_socket(next(self._addresses)), asyncio.get_running_loop()
-        port = self.target.balancer if self._balanced else self.target.port
         try:
             async with asyncio.timeout(PATIENCE):
-                await loop.sock_connect(made, (HOST, port))
+                await loop.sock_connect(made, (HOST, self.target.port_of(self._entry)))
                 self.effort.connections += 1
                 if said:
                     await loop.sock_sendall(made, said)
@@ -325,7 +327,7 @@ class Attack(ABC):
         counts: what ``Effort.done`` counts, in the plural.
         needs: what the stack must have.
         addresses: where it comes from, in turn.
-        balanced: whether it reaches the client port through HAProxy.
+        entry: where it opens WebSockets.
     """
 
     name: str
@@ -333,7 +335,7 @@ class Attack(ABC):
     counts: str
     needs: Needs = Needs()
     addresses: Sequence[str] = (ATTACKER,)
-    balanced: bool = False
+    entry: Entry = Entry.CLIENTS
 
     @abstractmethod
     async def run(self, attacker: Attacker, seconds: float) -> None:

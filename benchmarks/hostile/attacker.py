@@ -64,7 +64,7 @@ async def _attack(name: str, target: Target, seconds: float) -> dict[str, object
         print(BEGIN, flush=True)
 
     attack = ATTACKS[name]
-    attacker = Attacker(target, announce, addresses=attack.addresses, balanced=attack.balanced)
+    attacker = Attacker(target, announce, addresses=attack.addresses, entry=attack.entry)
     await attack.run(attacker, seconds)
     cpu, wall = time.process_time() - began[0], time.monotonic() - began[1]
     waited = process_waited(os.getpid()) - began[2]

@@ -6,11 +6,35 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from benchmarks.hostile.attack import Attack
-from benchmarks.hostile.attacks import account, admin, connections, content, frames, hashing, requests, selectors, tls
+from benchmarks.hostile.attacks import (
+    account,
+    admin,
+    connections,
+    content,
+    frames,
+    hashing,
+    origins,
+    requests,
+    selectors,
+    tls,
+    tokens,
+)
 
 GROUPS: Final[Mapping[str, Sequence[Attack]]] = {
     module.TITLE: module.ATTACKS
-    for module in (frames, requests, hashing, selectors, content, account, connections, tls, admin)
+    for module in (
+        frames,
+        requests,
+        hashing,
+        tokens,
+        selectors,
+        content,
+        account,
+        connections,
+        tls,
+        admin,
+        origins,
+    )
 }
 """Attacks by the title of their kind."""
 

@@ -13,11 +13,10 @@ from typing import Any, Final, Self
 
 import orjson
 
-from benchmarks.hostile.target import HOST, Target
+from benchmarks.hostile.target import HOST, PATH, Entry, Target
 from benchmarks.storm import wire
 
 SUBPROTOCOL: Final = "gateway.v1.json"
-PATH: Final = "/v1/connect"
 READ_BYTES: Final = 262_144
 PATIENCE: Final = 10.0
 """Seconds for a handshake; then the node counts as deaf to it."""
@@ -94,7 +93,7 @@ class Connection:
 
     @classmethod
     async def open(
-        cls, target: Target, address: str, *, receive_buffer: int | None = None, balanced: bool = False
+        cls, target: Target, address: str, *, receive_buffer: int | None = None, entry: Entry = Entry.CLIENTS
     ) -> Self:
         """Connect, by TLS where the node speaks it.
 
@@ -102,7 +101,7 @@ class Connection:
             target: the node.
             address: of this side, within 127.0.0.0/8.
             receive_buffer: see ``plain_socket``.
-            balanced: whether to go through HAProxy, which speaks no TLS here.
+            entry: where it is opened.
 
         Raises:
             Lost: it could not.
@@ -110,16 +109,18 @@ class Connection:
         peer = plain_socket(address, receive_buffer=receive_buffer)
         try:
             async with asyncio.timeout(PATIENCE):
-                port = target.balancer if balanced else target.port
-                await asyncio.get_running_loop().sock_connect(peer, (HOST, port))
-                context = trusting_context() if target.tls and not balanced else None
+                await asyncio.get_running_loop().sock_connect(peer, (HOST, target.port_of(entry)))
+                context = trusting_context() if target.speaks_tls(entry) else None
                 reader, writer = await asyncio.open_connection(
                     sock=peer, ssl=context, server_hostname="localhost" if context else None, limit=READ_BYTES
                 )
         except (OSError, TimeoutError) as error:
             peer.close()
             raise Lost(f"connect: {type(error).__name__}") from error
-        return cls(reader, writer, target.path if balanced else PATH)
+        except BaseException:
+            peer.close()
+            raise
+        return cls(reader, writer, target.path_of(entry))
 
     async def upgrade(self) -> None:
         """Make it a WebSocket.
@@ -240,6 +241,21 @@ class Connection:
         while True:
             self._in.clear()
             await self._more()
+
+    async def until_closed(self) -> None:
+        """Wait until the node has closed the connection, as after a bye.
+
+        Raises:
+            Lost: it does not.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    await self.skim()
+        except Lost:
+            return
+        except TimeoutError as error:
+            raise Lost("not closed") from error
 
     async def _payloads(self) -> list[bytes]:
         if self._closed:

@@ -19,7 +19,7 @@ from benchmarks.hostile.attack import Attack, Effort
 from benchmarks.hostile.attacker import BEGIN
 from benchmarks.hostile.outage import Outage, came_back
 from benchmarks.hostile.stack import ATTACKED, running
-from benchmarks.hostile.target import BALANCER
+from benchmarks.hostile.target import BALANCER, Entry
 from benchmarks.hostile.verdict import Measurement, Phase, busy_share, seen
 from benchmarks.hostile.watch import LOOK_EVERY, Watch
 from benchmarks.hostile.witness import SETTLE_SECONDS
@@ -40,7 +40,7 @@ READY_SECONDS: Final = 60.0
 END_SECONDS: Final = 30.0
 """For an attacker to end when its time is up, and for witnesses to end beyond what they wait for."""
 
-SETTLE: Final = 1.5
+SETTLE: Final = 1.0
 """Seconds between the start of the witnesses and the quiet phase: caches fill, first acknowledgements are sent."""
 
 AFTERMATH: Final = 2.0
@@ -118,7 +118,7 @@ class _Run:
     @property
     def _peers(self) -> Sequence[str]:
         """Where the node sees the attacker come from."""
-        return (BALANCER,) if self.attack.balanced else self.attack.addresses
+        return (BALANCER,) if self.attack.entry is Entry.BALANCER else self.attack.addresses
 
     @property
     def account(self) -> Path:

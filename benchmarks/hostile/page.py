@@ -14,7 +14,7 @@ from benchmarks.markdown import stamp, table
 
 NOT_YET: Final = (
     "No run has been published yet. On a machine that has nothing else to do,\n"
-    "`make bench ONLY=hostile BENCH_JSON=.local/bench/hostile.json` measures every row (about half an hour), and\n"
+    "`make bench ONLY=hostile BENCH_JSON=.local/bench/hostile.json` measures every row (about 40 minutes), and\n"
     "`make bench-publish BENCH_JSON=.local/bench/hostile.json` writes the tables here."
 )
 """What stands in the place of the tables until there is a run."""

@@ -15,8 +15,7 @@ import redis.asyncio
 
 from benchmarks.hostile.attack import PRINCIPAL, Needs
 from benchmarks.hostile.attacks.selectors import ALLOWED
-from benchmarks.hostile.connection import PATH
-from benchmarks.hostile.target import BALANCER, WITNESS_PRINCIPAL, Target
+from benchmarks.hostile.target import BALANCER, PATH, WITNESS_PRINCIPAL, Target
 from benchmarks.placement import Placement
 from benchmarks.processes import family
 from benchmarks.systems.base import SystemUnavailable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,8 +24,22 @@ OTHER_ATTACKERS: Final = tuple(f"127.0.0.{last}" for last in range(4, 10))
 WITNESS_PRINCIPAL: Final = "witness"
 """The account of the witnesses."""
 
+PATH: Final = "/v1/connect"
+"""Where a WebSocket is opened."""
+
 HOST: Final = "127.0.0.1"
 """Where nodes listen."""
+
+
+class Entry(StrEnum):
+    """Where a WebSocket can be opened that ends at the attacked node."""
+
+    CLIENTS = "clients"
+    """The node's port for clients."""
+    BALANCER = "balancer"
+    """HAProxy's; it speaks no TLS here."""
+    CONSOLE = "console"
+    """The admin port, where the console opens one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +68,18 @@ class Target:
     tls: bool = False
     secrets: dict[str, str]
     scale: float = 1.0
+
+    def port_of(self, entry: Entry) -> int:
+        """Tell the port of an entry."""
+        return {Entry.CLIENTS: self.port, Entry.BALANCER: self.balancer, Entry.CONSOLE: self.admin}[entry]
+
+    def path_of(self, entry: Entry) -> str:
+        """Tell the path that opens a WebSocket there."""
+        return self.path if entry is Entry.BALANCER else PATH
+
+    def speaks_tls(self, entry: Entry) -> bool:
+        """Tell whether TLS is spoken there."""
+        return self.tls and entry is Entry.CLIENTS
 
     def scaled(self, number: int) -> int:
         """Tell how many of *number* connections or sessions a run of this size has."""

@@ -47,7 +47,7 @@ def test_the_list_says_what_runs_only_when_it_is_named() -> None:
     _, said = typed("--list")
 
     assert (
-        "\n  hostile          Hostile clients; only when it is named, for it takes half an hour; --rows are pongs, "
+        "\n  hostile          Hostile clients; only when it is named, for it takes 40 minutes; --rows are pongs, "
         in said
     )
 

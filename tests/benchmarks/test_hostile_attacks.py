@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 
 import pytest
+from websockets.frames import Opcode
 
 from benchmarks.cases.base import OURS
 from benchmarks.catalogue import cases_by_default, cases_by_name
 from benchmarks.hostile.attack import Needs
-from benchmarks.hostile.attacks import connections, frames, requests, selectors, tls
+from benchmarks.hostile.attacks import (
+    admin,
+    connections,
+    frames,
+    hashing,
+    origins,
+    requests,
+    selectors,
+    tls,
+    tokens,
+)
 from benchmarks.hostile.attacks.content import HANDED_OVER, HandOver, Messages
 from benchmarks.hostile.attacks.frames import BYTE, EMPTY, OPENING, Flood, fragment, in_fragments
 from benchmarks.hostile.attacks.requests import Requests, long_selector
 from benchmarks.hostile.case import Hostile
 from benchmarks.hostile.catalogue import ATTACKS, GROUP_OF, GROUPS
-from benchmarks.hostile.target import Target
+from benchmarks.hostile.target import BALANCER, OTHER_ATTACKERS, Entry, Target
 from benchmarks.runner import Plan
+from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.wire.errors import InvalidSelector
 from gateway.settings import LimitSettings
 
 LIMITS = LimitSettings()
+CLIENT_PACKETS = {
+    *("hello", "resume", "ack", "ping", "pong", "bye", "error"),
+    *("subscribe", "unsubscribe", "publish", "properties", "authenticate"),
+}
+"""Types of packets that clients send (protocol 3)."""
 FLOODS = [each for each in ATTACKS.values() if isinstance(each, Flood)]
 REQUESTS = [each for each in ATTACKS.values() if isinstance(each, Requests)]
 
@@ -74,7 +92,7 @@ def test_needs_are_told_in_words() -> None:
     assert Needs().words() == ""
     assert Needs(redis_part=1 / 16).words() == "Redis and the bytes of partitions 6.2% of what is shipped"
     assert Needs(descriptors=1024, descriptors_hard=True).words() == "at most 1,024 descriptors for good"
-    assert Needs(exempt=True).words().startswith("from the node's own machine")
+    assert Needs(exempt=True).words() == "no limits of an address"
     assert Needs(users=True, descriptors=1024).words() == "users with secrets, at most 1,024 descriptors"
 
 
@@ -91,9 +109,9 @@ def test_what_floods_is_whole_frames(flood: Flood) -> None:
 
     assert found
     for last, opcode, content in found:
-        assert opcode in {0, 1, 9, 10}
+        assert opcode in set(Opcode)
         assert len(content) <= LIMITS.limit_message_bytes
-        if opcode in {9, 10}:
+        if opcode in {8, 9, 10}:
             assert last
             assert len(content) <= 125
         elif last and opcode == 1 and flood.name not in {"too-deep-json", "too-deep-json-many"}:
@@ -181,6 +199,72 @@ def test_all_kinds_of_requests_and_frames_have_a_row() -> None:
     asked = {json.loads(f"{{{each.fields(1)}}}")["type"] for each in REQUESTS}
 
     assert asked == {"subscribe", "unsubscribe", "publish", "properties", "authenticate"}
-    assert {opcode for each in frames.ATTACKS for _, opcode, _ in unmasked(each.piece)} == {0, 1, 9, 10}
+    for greeted in (False, True):
+        sent = [each for each in frames.ATTACKS if each.greeted is greeted]
+        assert {opcode for each in sent for _, opcode, _ in unmasked(each.before + each.piece)} >= {0, 1, 2, 8}
+    assert {opcode for each in frames.ATTACKS for _, opcode, _ in unmasked(each.before + each.piece)} == set(Opcode)
     assert {each.connections for each in requests.ATTACKS} == {1, requests.SEVERAL}
-    assert {each.needs.descriptors for each in connections.ATTACKS} == {None, 1024}
+
+
+def test_every_packet_that_a_client_may_send_has_a_row() -> None:
+    """Those of other attacks than floods are named: what they send is made while they run."""
+    flooded = {
+        packet["type"]
+        for each in frames.ATTACKS
+        for last, opcode, content in unmasked(each.piece)
+        if last and opcode == 1 and not content.startswith(b"[[")
+        for packet in (json.loads(content) if content.startswith(b"[") else [json.loads(content)])
+    }
+    made = {"hello": "hellos-gone", "resume": "resumes", "bye": "byes"}
+    asked = {json.loads(f"{{{each.fields(1)}}}")["type"] for each in REQUESTS}
+
+    assert set(made.values()) <= ATTACKS.keys()
+    assert flooded & CLIENT_PACKETS | set(made) | asked == CLIENT_PACKETS
+
+
+def test_every_port_and_every_origin_has_rows() -> None:
+    """P20 is promised with the defaults, wherever an attacker comes from."""
+    attacks = ATTACKS.values()
+
+    assert {each.entry for each in attacks} == set(Entry)
+    assert {len(each.addresses) for each in attacks} == {1, 1 + len(OTHER_ATTACKERS)}
+    exempt = [each for each in attacks if each.needs.exempt]
+    assert all(each.addresses == (BALANCER,) for each in exempt)
+    assert {GROUP_OF[each.name.removesuffix("-local")] for each in exempt} >= {
+        module.TITLE for module in (frames, hashing, tokens, connections, tls, admin)
+    }
+    assert {(each.needs.descriptors, each.needs.descriptors_hard) for each in connections.ATTACKS} == {
+        (None, False),
+        (1024, False),
+        (1024, True),
+    }
+    assert any(isinstance(each, admin.Held) and each.agent for each in attacks)
+    assert any(isinstance(each, admin.Asked) and each.token == admin.VIEWER for each in attacks)
+
+
+def test_the_same_attack_from_elsewhere_differs_in_that_alone() -> None:
+    for each in origins.ATTACKS:
+        name, _, suffix = each.name.rpartition("-")
+        same = ATTACKS[name]
+        assert suffix in {"local", "addresses", "balanced", "console"}
+        assert type(each) is type(same)
+        assert each.needs == dataclasses.replace(same.needs, exempt=suffix == "local")
+
+
+def test_a_forged_token_is_as_long_as_a_genuine_one_and_another() -> None:
+    for genuine in ("AAAA.BBBB.CCCC", "x" * 200):
+        assert len(tokens.forged(genuine)) == len(genuine)
+        assert tokens.forged(genuine) != genuine
+
+
+@pytest.mark.parametrize("name", ["http-404", "http-405", "http-long-heads"])
+def test_plain_requests_are_what_they_say(name: str) -> None:
+    attack = ATTACKS[name]
+    assert isinstance(attack, connections.PlainRequests)
+    line = attack.said.split(b"\r\n")[0]
+
+    assert line.endswith(b" HTTP/1.1")
+    assert line.startswith(b"POST " if name == "http-405" else b"GET ")
+    assert (b" /v1/connect " in line) is (name != "http-404")
+    assert (b"\r\n\r\n" in attack.said) is (name != "http-long-heads")
+    assert (len(attack.said) > HEAD_BYTES) is (name == "http-long-heads")

@@ -6,6 +6,7 @@ Times are in the published table. Here counts are judged, which do not depend on
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -17,9 +18,10 @@ import pytest
 
 from benchmarks.hostile.account import Account
 from benchmarks.hostile.attack import Attacker, Needs
+from benchmarks.hostile.attacker import BEGIN
 from benchmarks.hostile.case import row
 from benchmarks.hostile.catalogue import ATTACKS
-from benchmarks.hostile.measurement import Lengths, _process, measure
+from benchmarks.hostile.measurement import Lengths, _line, _process, measure
 from benchmarks.hostile.stack import ATTACKED, running
 from benchmarks.hostile.verdict import FULL_SHARE, Phase, broken_promises, seen
 from benchmarks.hostile.watch import Watch
@@ -66,6 +68,29 @@ async def test_a_row_is_measured(name: str, tmp_path: Path, placement: Placement
     assert found.values["done"] > 0
     assert found.values["attacker_bytes"] > 0
     assert found.details["about"] == ATTACKS[name].about
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("upgrades-local", "hellos-gone-balanced", "forged-tokens-addresses", "wrong-hellos-100-console"),
+        *("agent-talks", "admin-viewer-sessions", "descriptors-hard", "stranger-behind-close-many", "http-405"),
+    ],
+)
+async def test_attacks_from_everywhere_and_at_every_port_come_to_something(
+    name: str, tmp_path: Path, placement: Placement
+) -> None:
+    """An attack that does not reach the node is no row: nothing is done then."""
+    attack = ATTACKS[name]
+    async with running(attack.needs, tmp_path, placement, scale=LENGTHS.scale) as (_, target):
+        file = tmp_path / "target.json"
+        target.write(file)
+        arguments = [name, str(file), "--seconds", str(scaled(2))]
+        async with _process("attacker", arguments, tmp_path, placement.others) as attacker:
+            assert (await _line(attacker, scaled(60))).decode().strip() == BEGIN
+            told = json.loads(await _line(attacker, scaled(60)))
+
+    assert told["done"] > 0
 
 
 async def test_a_redis_that_is_to_be_full_is_full_before_the_attack_begins(

@@ -1,4 +1,7 @@
-"""Unauthenticated clients at the admin port, which an operator has put where the attacker can reach it."""
+"""Clients of the admin port and of HAProxy's agent check, which an operator has put where the attacker can reach them.
+
+All but one have no token. That one may look at everything and change nothing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from benchmarks.hostile.attack import Attack, Attacker
 from benchmarks.hostile.connection import READ_BYTES, Lost
 from benchmarks.hostile.target import HOST
 
-TITLE: Final = "Admin port"
+TITLE: Final = "Ports for administration"
 
 SOCKETS: Final = 600
 """More than the 512 connections that the port has."""
@@ -19,6 +22,11 @@ PIPELINED: Final = 32
 """Requests that are sent together on a connection that is kept alive."""
 
 LANES: Final = 8
+
+_WRONG: Final = "wrong"
+
+VIEWER: Final = "viewer"
+"""Stands for the token of an administrator who may look at everything and change nothing; each stack has another."""
 
 
 def request(path: str, *headers: str) -> bytes:
@@ -33,16 +41,19 @@ class Held(Attack):
     Attributes:
         begun: what is sent on each.
         sockets: how many.
+        agent: whether they are opened at the port of HAProxy's agent check, which answers whoever connects.
     """
 
     begun: bytes = b""
     sockets: int = SOCKETS
+    agent: bool = False
 
     async def run(self, attacker: Attacker, seconds: float) -> None:
         """See ``Attack``."""
 
         async def once() -> None:
-            reader, writer = await attacker.stream(attacker.target.admin)
+            target = attacker.target
+            reader, writer = await attacker.stream(target.agent if self.agent else target.admin)
             try:
                 if self.begun:
                     writer.write(self.begun)
@@ -66,22 +77,28 @@ class Asked(Attack):
     """Requests on connections that are kept alive, as fast as they are answered.
 
     Attributes:
-        asked: the request.
+        path: of the request.
+        token: what is shown; nothing if it is empty, ``VIEWER`` for the token of a viewer.
     """
 
-    asked: bytes
+    path: str
+    token: str = ""
 
     async def run(self, attacker: Attacker, seconds: float) -> None:
         """See ``Attack``."""
+        token = attacker.target.viewer if self.token == VIEWER else self.token
+        # A viewer who is refused attacks with nothing that a stranger has not: only what is served counts.
+        answer = b"HTTP/1.1 200" if self.token == VIEWER else b"HTTP/1.1 "
+        asked = request(self.path, *([f"Authorization: Bearer {token}"] if token else []))
 
         async def once() -> None:
             reader, writer = await attacker.stream(attacker.target.admin)
             try:
-                asking = asyncio.ensure_future(_ask(writer, self.asked * PIPELINED, attacker))
+                asking = asyncio.ensure_future(_ask(writer, asked * PIPELINED, attacker))
                 try:
                     while data := await reader.read(READ_BYTES):
                         attacker.effort.received += len(data)
-                        attacker.effort.done += data.count(b"HTTP/1.1 ")
+                        attacker.effort.done += data.count(answer)
                 finally:
                     asking.cancel()
                     await asyncio.gather(asking, return_exceptions=True)
@@ -115,18 +132,37 @@ ATTACKS: Final = (
         name="admin-metrics",
         about="requests for /metrics on 8 connections that are kept alive",
         counts="answers",
-        asked=request("/metrics"),
+        path="/metrics",
     ),
     Asked(
         name="admin-health",
         about="requests for /readyz on 8 connections that are kept alive",
         counts="answers",
-        asked=request("/readyz"),
+        path="/readyz",
     ),
     Asked(
         name="admin-wrong-tokens",
         about="requests with a wrong token on 8 connections that are kept alive",
         counts="answers",
-        asked=request("/v1/sessions", "Authorization: Bearer wrong"),
+        path="/v1/sessions",
+        token=_WRONG,
+    ),
+    *(
+        Asked(
+            name=f"admin-viewer-{name}",
+            about=f"requests for the list of {name} with the token of a viewer on 8 connections that are kept alive",
+            counts="answers",
+            path=path,
+            token=VIEWER,
+        )
+        for name, path in (("sessions", "/v1/sessions"), ("topics", "/v1/topics"))
+    ),
+    Held(name="agent", about="600 connections to the port of the agent check", counts="connections", agent=True),
+    Held(
+        name="agent-talks",
+        about="600 connections to the port of the agent check that send 64 KB before they read",
+        counts="connections",
+        begun=b"x" * 65_536,
+        agent=True,
     ),
 )

@@ -52,6 +52,7 @@ class Flood(Attack):
         before: sent once on each connection, such as the first frame of a message that never ends.
         greeted: whether a session is opened first; else a stranger sends it after the upgrade.
         connections: side by side.
+        deaf: whether what the node answers is thrown away, its close frame included: only the end of TCP ends it.
         ends: pieces for which the node closes the connection; the attacker then sends just these, waits for the close,
             and begins anew. 0 if there is no such number.
     """
@@ -60,6 +61,7 @@ class Flood(Attack):
     before: bytes = b""
     greeted: bool = True
     connections: int = 1
+    deaf: bool = False
     ends: int = 0
 
     async def run(self, attacker: Attacker, seconds: float) -> None:
@@ -80,7 +82,8 @@ class Flood(Attack):
         async def once() -> None:
             connection = await (attacker.session() if self.greeted else attacker.upgraded())
             # Whichever ends first: a node that has closed reads nothing more, so that sending would wait without end.
-            both = [asyncio.ensure_future(send(connection)), asyncio.ensure_future(_read(connection))]
+            read = connection.drain_input() if self.deaf else _read(connection)
+            both = [asyncio.ensure_future(send(connection)), asyncio.ensure_future(read)]
             try:
                 done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -148,6 +151,7 @@ def _floods(
     counts: str = "messages",
     before: bytes = b"",
     greeted: bool = True,
+    deaf: bool = False,
     ends: int = 0,
 ) -> Iterator[Flood]:
     """Describe a kind of flood by one connection, by many, or both."""
@@ -161,10 +165,16 @@ def _floods(
             before=before,
             greeted=greeted,
             connections=number,
+            deaf=deaf,
             ends=ends,
         )
 
 
+_CLOSE: Final = wire.frame(b"\x03\xe8", wire.Opcode.CLOSE)
+_BINARY: Final = wire.frame(ACK, wire.Opcode.BINARY)
+_LARGE_BINARY: Final = wire.frame(b"\x00" * MESSAGE_BYTES, wire.Opcode.BINARY)
+_PONG_PACKET: Final = wire.frame(b'{"type":"pong","received":0}')
+_ERROR_PACKET: Final = wire.frame(b'{"type":"error","code":"bad_packet","message":"x"}')
 _UNKNOWN: Final = wire.frame(b'{"type":"x"}')
 _PING_PACKET: Final = wire.frame(b'{"type":"ping"}')
 
@@ -222,6 +232,29 @@ ATTACKS: Final = (
     *_floods("acks-in-bytes", "acknowledgements in fragments of a byte", in_fragments(ACK)),
     *_floods("acks", "acknowledgements, a message each", _ACK),
     *_floods("ping-packets", "ping packets, which are answered", _PING_PACKET),
+    *_floods("pong-packets", "pong packets, which nobody asked for", _PONG_PACKET, (MANY,)),
+    *_floods("error-packets", "error packets, which end a session's connection", _ERROR_PACKET, (MANY,), ends=1),
+    *_floods("binary", "binary messages, in a session", _BINARY, (MANY,), ends=1),
+    *_floods(
+        "stranger-binary",
+        "binary messages of 64 KB before the first packet",
+        _LARGE_BINARY,
+        (MANY,),
+        greeted=False,
+        deaf=True,
+        ends=1,
+    ),
+    *_floods("behind-close", "messages of 64 KB behind a close frame", _LARGE, (MANY,), before=_CLOSE, deaf=True),
+    *_floods(
+        "stranger-behind-close",
+        "WebSocket pongs behind a close frame, before the first packet",
+        PONG,
+        (MANY,),
+        counts="frames",
+        before=_CLOSE,
+        greeted=False,
+        deaf=True,
+    ),
     *_floods("arrays", "arrays of 2,300 acknowledgements", _PACKETS),
     *_floods("large-messages", "messages of 64 KB with a long text", _LARGE),
     *_floods("deep-json", "messages of 64 KB, 500 arrays deep", _DEEP),
@@ -234,6 +267,8 @@ ATTACKS: Final = (
     ),
     *_floods("wide-json", "messages of 64 KB with 21,000 empty objects", _WIDE),
     *_floods("names-json", "messages of 64 KB with 6,000 names", _NAMES, ONE),
-    *_floods("undecodable", "packets that nobody knows, in a session", _UNKNOWN, ends=1),
-    *_floods("stranger-undecodable", "packets that nobody knows, as the first", _UNKNOWN, greeted=False, ends=1),
+    *_floods("undecodable", "packets that nobody knows, in a session", _UNKNOWN, (MANY,), ends=1),
+    *_floods(
+        "stranger-undecodable", "packets that nobody knows, as the first", _UNKNOWN, (MANY,), greeted=False, ends=1
+    ),
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from benchmarks.hostile.attack import PRINCIPAL, Attack, Attacker, Needs
-from benchmarks.hostile.connection import Connection, Lost
+from benchmarks.hostile.connection import Lost
 from benchmarks.storm import wire
 
 TITLE: Final = "Guesses at secrets"
@@ -17,9 +17,6 @@ USERS: Final = Needs(users=True)
 
 LAST: Final = 9007199254740991
 """What a client without buffers says of the oldest packet that it can resend (protocol 5.4.4)."""
-
-_WAIT: Final = 5.0
-"""Seconds for which a guess is waited for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +59,7 @@ class ResumesOfEnded(Attack):
         ended = await attacker.session()
         token = ended.token
         await ended.send(wire.frame(b'{"type":"bye"}'))
-        await _until_closed(ended)
+        await ended.until_closed()
         attacker.drop(ended)
 
         async def come_back(number: int) -> None:
@@ -102,17 +99,6 @@ async def _counted(attacker: Attacker, action: Coroutine[Any, Any, None]) -> Non
         await action
     except Lost as lost:
         attacker.effort.refuse(str(lost))
-
-
-async def _until_closed(connection: Connection) -> None:
-    try:
-        async with asyncio.timeout(_WAIT):
-            while True:
-                await connection.packets()
-    except Lost:
-        return
-    except TimeoutError as error:
-        raise Lost("the session did not end") from error
 
 
 ATTACKS: Final = (
