@@ -174,7 +174,7 @@ def _make(way: AuthChoice, surroundings: Surroundings) -> _Part:
     try:
         match way:
             case StaticUsers(file):
-                return StaticAuthenticator(file, surroundings.verifications.pool(PLACES))
+                return StaticAuthenticator(file, surroundings.verifications.pool(PLACES, hides_principals=True))
             case JwtUsers(file):
                 return _jwt(file, read_jwt_settings(file, dev=surroundings.dev), surroundings)
             case CallbackUsers(file):

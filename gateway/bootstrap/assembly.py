@@ -49,6 +49,7 @@ from gateway.bootstrap.reload import FileReloader
 from gateway.catalogue import log_events as events
 from gateway.catalogue.metrics import LOG_LINES_LOST
 from gateway.core.pacing.failures import Failures
+from gateway.core.pacing.verification_ranks import VerificationRates
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import NO_TRACER, EventLog
 from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, ways_of
@@ -96,7 +97,14 @@ class Gateway:
         if settings.auth is None:
             raise AssertionError("the settings are checked before: without authentication no node starts")
         clock = Clock()
-        verifications = Verifications(clock=clock, metrics=self.metrics, log=self.log)
+        verifications = Verifications(
+            clock=clock,
+            metrics=self.metrics,
+            log=self.log,
+            rates=VerificationRates(
+                address=settings.rate_address_verifications, principal=settings.rate_principal_verifications
+            ),
+        )
         self._authentication = Authentication(
             settings.auth, Surroundings(dev=settings.dev, log=self.log, verifications=verifications)
         )

@@ -198,7 +198,8 @@ class VerificationPool(Protocol):
     """Places for slow work on credentials, which everybody gets a fair share of (P20).
 
     So many works run at a time. The others wait: fair between addresses and then between principals, those who failed
-    often behind all others, bounded in number and in time. Works for the same credentials are one.
+    often behind all others and no faster than by their rates, bounded in number and in time. Works for the same
+    credentials are one.
     """
 
     @property
@@ -218,5 +219,21 @@ class VerificationPool(Protocol):
 
         Raises:
             VerificationRefused: there are too many, or it took too long until it was their turn.
+            Exception: whatever *work* or ``before_work`` raises.
+        """
+
+    async def pretend(self, credentials: Credentials, key: bytes, work: Callable[[], Awaitable[object]]) -> None:
+        """Let nobody notice that there is no need to do slow work, because the verdict is no whatever it says.
+
+        Waits as ``run`` does, and ends as that would; but the work is done only if nothing else waits for a place.
+        Otherwise it is waited for as long as work takes. So it may cost nothing, and keeps nobody waiting.
+
+        Args:
+            credentials: as for ``run``.
+            key: as for ``run``.
+            work: what would be done.
+
+        Raises:
+            VerificationRefused: as for ``run``.
             Exception: whatever *work* or ``before_work`` raises.
         """

@@ -192,9 +192,10 @@ _BACKGROUND: Final = "authentication"
 class StaticAuthenticator:
     """Principals and hashed secrets stand in a file; implements ``gateway.ports.Authenticator``.
 
-    Somebody who tries names learns nothing from the time it takes: a principal that does not exist costs the same
-    hash, and waits as long for it, as one that does. What came of it is remembered, alike for both, as a keyed digest
-    under a random key that never leaves the process, and told again without waiting; ``reload`` forgets all of it.
+    Somebody who tries names learns nothing from the time it takes: a principal that does not exist waits as long as one
+    that does, and costs the same hash where nobody else waits for one. What came of it is remembered, alike for both,
+    as a keyed digest under a random key that never leaves the process, and told again without a hash; ``reload``
+    forgets it, but for good secrets whose line has not changed.
     """
 
     def __init__(self, file: Path, verifications: VerificationPool) -> None:
@@ -233,9 +234,14 @@ class StaticAuthenticator:
             UsersFileError: the file cannot be used; the users that were read before stay in force.
         """
         users = read_users(self._file)
+        # Whose line is as it was, is not verified anew: else everybody would have to be after a change of one line.
+        self._verified = {
+            principal: digest
+            for principal, digest in self._verified.items()
+            if principal in users and users[principal].hashed == self._users[principal].hashed
+        }
         self._users = users
         self._nobody = _unknown_user(users)
-        self._verified.clear()
         self._refused.clear()
         return len(users)
 
@@ -263,26 +269,33 @@ class StaticAuthenticator:
         if digest in self._refused:
             self._refused.move_to_end(digest)
             return _not_accepted(exists=user is not None)
+        if user is None:
+            await self._verifications.pretend(credentials, digest, lambda: self._matches(secret, hashed))
+            self._remember_refused(digest)
+            return _not_accepted(exists=False)
         return await self._verifications.run(
-            credentials, digest, lambda: self._verify(principal, secret, hashed, digest, exists=user is not None)
+            credentials, digest, lambda: self._verify(principal, secret, hashed, digest)
         )
 
-    async def _verify(
-        self, principal: str, secret: str, hashed: SecretHash, digest: bytes, *, exists: bool
-    ) -> Identity | None:
+    async def _verify(self, principal: str, secret: str, hashed: SecretHash, digest: bytes) -> Identity:
         """Hash a secret, and remember it if it is the right one."""
-        loop = asyncio.get_running_loop()
-        matches = await loop.run_in_executor(self._threads, hashed.matches, secret)
+        matches = await self._matches(secret, hashed)
         # A reload during the verification wins: what it removed is not admitted, and not remembered.
         user = self._users.get(principal)
-        if not exists or not matches or user is None or user.hashed != hashed:
-            # Under a salt that a reload has taken away, it is never looked for.
-            self._refused[digest] = None
-            if len(self._refused) > REFUSED_REMEMBERED:
-                self._refused.popitem(last=False)
-            return _not_accepted(exists=exists)
+        if not matches or user is None or user.hashed != hashed:
+            self._remember_refused(digest)
+            raise CredentialsRefused(_WRONG)
         self._verified[principal] = digest
         return user.identity
+
+    async def _matches(self, secret: str, hashed: SecretHash) -> bool:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, hashed.matches, secret)
+
+    def _remember_refused(self, digest: bytes) -> None:
+        """Remember a no; under a salt that a reload has taken away, it is never looked for."""
+        self._refused[digest] = None
+        if len(self._refused) > REFUSED_REMEMBERED:
+            self._refused.popitem(last=False)
 
     def find(self, principal: str) -> Identity | None:
         """Tell what the file vouches for of a principal; see ``gateway.ports.Directory``."""
@@ -298,10 +311,13 @@ class StaticAuthenticator:
         return known is not None and hmac.compare_digest(known, digest)
 
 
+_WRONG: Final = "the secret is not the one in the file of users"
+
+
 def _not_accepted(*, exists: bool) -> Identity | None:
     """Leave a principal that the file does not hold to others, and refuse one that it holds for good."""
     if exists:
-        raise CredentialsRefused("the secret is not the one in the file of users")
+        raise CredentialsRefused(_WRONG)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Final
 
@@ -182,7 +183,15 @@ class Authentication:
                 address=credentials.address,
                 reason=refused,
             )
+            await self._delay_refusal(authenticator, started)
         return identity
+
+    async def _delay_refusal(self, authenticator: Authenticator, started: float) -> None:
+        """Wait with a refusal, where time could tell whether a principal exists."""
+        if authenticator is self._authenticator:
+            wait = self._verifications.until_refusal(self._clock.monotonic() - started)
+            if wait > 0:
+                await asyncio.sleep(wait)
 
     def _told(self, outcome: str, started: float) -> None:
         self._metrics.add(catalogue.AUTHENTICATIONS, label=outcome)

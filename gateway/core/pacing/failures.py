@@ -54,3 +54,8 @@ class Failures:
         """Tell whether one more failure would not be forgiven."""
         bucket = self._buckets.get(name)
         return bucket is not None and bucket.wait(now) > 0
+
+    def count(self, name: str, now: float) -> float:
+        """Tell how many failures of a name are not forgotten yet, at most ``FORGIVEN``; the last may be so in part."""
+        bucket = self._buckets.get(name)
+        return 0.0 if bucket is None else bucket.wait(now, FORGIVEN) * FORGIVEN_PER_SECOND

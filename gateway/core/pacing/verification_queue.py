@@ -3,55 +3,47 @@
 ```text
 address ─┐                      ┌─ rank 0: nobody failed often ──── 3 of 4 turns ─┐
          ├─ who failed often? ──┼─ rank 1: its principal did ────── 3 of 16 ──────┼─► next
-principal┘                      └─ rank 2: its address did ──────── the others ───┘
-                                    in each rank: address by address, within an address principal by principal
+principal┘                      ├─ rank 2: its address did ──────── 3 of 64 ──────┤
+                                └─ rank 3: both did ─────────────── the others ───┘
+    rank 0:        address by address, within an address principal by principal, who failed less before who failed more
+    ranks 1 to 3:  who was turned away more often first; then the same
+    ranks 1 and 3: no faster than the rate of a principal at its address
+    ranks 2 and 3: no faster than the rate of an address
 ```
+
+*Decoys* are credentials whose verdict is known already, which must not be noticed: their principals do not exist. They
+wait like all others, and keep nobody waiting: their turns are not counted, and their places are not taken from others.
 
 Pure: times are seconds of a clock that does not go back, and come in as arguments.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
+from itertools import islice
+from math import ceil, inf
 from typing import Final, Generic, TypeVar
 
-from gateway.core.pacing.failures import Failures
+from gateway.core.pacing.verification_ranks import LEVELS, RANKS, FailureRanks, Paces, VerificationRates, is_principals
 
 T = TypeVar("T", bound=Hashable)
-
-RANKS: Final = 3
-"""Nobody failed often; the principal did, perhaps because others try its secrets; the address did."""
 
 TURNS_BEFORE_OTHERS: Final = 3
 """Turns of a rank after which the ranks behind get one: those who failed wait long, and yet not for ever. An honest
 client may share its address with them."""
 
+DECOYS_PER_PLACE_IN_QUEUE: Final = 16
+"""Decoys that may wait for each of the others that may: a few kilobytes each, and no work."""
 
-class FailureRanks:
-    """Ranks those who wait by the failures of their addresses and principals.
+FAILING_DECOYS_PER_PLACE_IN_QUEUE: Final = 2
+"""The same in ranks 1 and 3, where each waits for a rate of its principal: all that wait there may have to be looked
+at for one turn."""
 
-    Attributes:
-        addresses: failures by address.
-        principals: failures by principal.
-    """
-
-    def __init__(self) -> None:
-        self.addresses = Failures()
-        self.principals = Failures()
-
-    def failed(self, address: str, principal: str, now: float) -> None:
-        """Credentials were refused; an empty principal is nobody's name, and is not counted."""
-        self.addresses.failed(address, now)
-        if principal:
-            self.principals.failed(principal, now)
-
-    def of(self, address: str, principal: str, now: float) -> int:
-        """Tell the rank of somebody, from 0, which goes first."""
-        if self.addresses.often(address, now):
-            return 2
-        return int(bool(principal) and self.principals.often(principal, now))
+COMPARED: Final = 32
+"""Principals of an address that are compared by their failures for one turn: the work of a turn is bounded, and those
+who are not among them move up."""
 
 
 @dataclass(slots=True)
@@ -62,17 +54,26 @@ class _Place:
         address: where it comes from.
         principal: who it says it is.
         rank: in which it waits.
+        level: how often it was turned away, as a level.
         until: end of its patience, in seconds.
+        decoy: whether it is one.
     """
 
     address: str
     principal: str
     rank: int
+    level: int
     until: float
+    decoy: bool
+
+    @property
+    def row(self) -> tuple[int, int]:
+        """Rank, and level within it, the highest first; levels count where somebody failed often, and only there."""
+        return self.rank, LEVELS - 1 - self.level if self.rank else 0
 
 
-class _Rank(Generic[T]):
-    """Those of one rank, by address and principal, each in the order of their turns."""
+class _Row(Generic[T]):
+    """Those of one rank and level, by address and principal, each in the order of their turns."""
 
     def __init__(self) -> None:
         self._addresses: OrderedDict[str, OrderedDict[str, OrderedDict[T, None]]] = OrderedDict()
@@ -98,14 +99,23 @@ class _Rank(Generic[T]):
         if not self._sizes[place.address]:
             del self._addresses[place.address], self._sizes[place.address]
 
-    def first(self) -> T:
-        """Tell whose turn it is, and let its address and principal wait for the others from now on."""
-        address = next(iter(self._addresses))
-        self._addresses.move_to_end(address)
-        principals = self._addresses[address]
-        principal = next(iter(principals))
-        principals.move_to_end(principal)
-        return next(iter(principals[principal]))
+    def first(self, may: Callable[[T], bool], failures: Callable[[str], float]) -> T | None:
+        """Tell whose turn it is; its address and principal wait for the others from now on.
+
+        Args:
+            may: tells whether its rates let somebody through; alike for all of a line.
+            failures: of a principal; who has fewer goes first.
+
+        Returns:
+            Who; None if nobody may.
+        """
+        for address, principals in self._addresses.items():
+            principal = _least_failing((each for each, line in principals.items() if may(next(iter(line)))), failures)
+            if principal is not None:
+                self._addresses.move_to_end(address)
+                principals.move_to_end(principal)
+                return next(iter(principals[principal]))
+        return None
 
     def heaviest(self, newest: T, place: _Place) -> T:
         """Tell who is the newest of the party that takes the most; *newest* of all, if it is one of several."""
@@ -121,29 +131,70 @@ class _Rank(Generic[T]):
         line = principals[principal]
         return newest if newest in line else next(reversed(line))
 
+    def newest(self, address: str, principal: str) -> T | None:
+        """Tell who is the newest of a line; None if nobody is in it."""
+        principals = self._addresses.get(address)
+        line = None if principals is None else principals.get(principal)
+        return next(reversed(line)) if line else None
+
+
+def _least_failing(principals: Iterable[str], failures: Callable[[str], float]) -> str | None:
+    """Tell who of the first ``COMPARED`` has the fewest failures, the first of several; None if there is nobody."""
+    found, fewest = None, inf
+    for principal in islice(principals, COMPARED):
+        if (number := failures(principal)) < fewest:
+            found, fewest = principal, number
+            if not number:
+                break
+    return found
+
 
 class VerificationQueue(Generic[T]):
     """A bounded queue, fair between addresses and then between their principals.
 
     Args:
-        most: that may wait.
+        most: that may wait, decoys not counted.
         patience: seconds that each waits at most.
         ranks: who failed often; may be shared with other queues.
+        rates: how fast those are verified.
+
+    Attributes:
+        again_at: when the rates let somebody through whom the last ``take`` passed over, in seconds; infinity if it
+            passed over nobody.
     """
 
-    def __init__(self, *, most: int, patience: float, ranks: FailureRanks) -> None:
+    def __init__(
+        self, *, most: int, patience: float, ranks: FailureRanks, rates: VerificationRates | None = None
+    ) -> None:
         self._most = most
         self._patience = patience
         self._failures = ranks
+        self._paces = Paces(rates or VerificationRates())
+        # Of one principal at one address no more wait than its rate lets through while they do.
+        rate = self._paces.rates.principal
+        self._longest = max(1, ceil(rate * patience)) if rate else most
         # In the order in which they came, which is that in which they lose patience.
         self._places: OrderedDict[T, _Place] = OrderedDict()
-        self._ranks: tuple[_Rank[T], ...] = tuple(_Rank() for _ in range(RANKS))
+        self._rows: tuple[tuple[_Row[T], ...], ...] = tuple(
+            tuple(_Row() for _ in range(LEVELS if rank else 1)) for rank in range(RANKS)
+        )
         self._served = [0] * RANKS
+        self._decoys = 0
+        self._failing_decoys = 0
+        """Those in the ranks of principals that failed often."""
+        self._lines: Counter[tuple[str, str]] = Counter()
+        """How many wait of each principal that failed often, by address and principal."""
+        self.again_at = inf
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def put(self, item: T, *, address: str, principal: str, now: float) -> T | None:
+    @property
+    def genuine(self) -> int:
+        """How many wait that are no decoys."""
+        return len(self._places) - self._decoys
+
+    def put(self, item: T, *, address: str, principal: str, now: float, level: int = 0, decoy: bool = False) -> list[T]:
         """Let somebody wait.
 
         Args:
@@ -151,26 +202,39 @@ class VerificationQueue(Generic[T]):
             address: where it comes from, as it counts for limits.
             principal: who it says it is; perhaps nobody.
             now: seconds.
+            level: how often it was turned away (``TurnedAway``).
+            decoy: whether its verdict is known already.
 
         Returns:
-            Who has to leave in exchange, because too many wait: the newest of the address that takes the most places
-            in the last rank that has any, perhaps *item* itself. None if there is room.
+            Who has to leave in exchange, because too many wait, perhaps *item* itself: of a principal that fails often
+            the newest that was turned away least; otherwise the newest of the address that takes the most places in
+            the last rank that has any.
         """
         rank = self._failures.of(address, principal, now)
-        place = self._places[item] = _Place(address, principal, rank, now + self._patience)
-        self._ranks[rank].put(item, place)
-        if len(self._places) <= self._most:
-            return None
-        last = next(each for each in reversed(self._ranks) if each)
-        leaves = last.heaviest(item, place)
-        self.remove(leaves)
-        return leaves
+        place = _Place(address, principal, rank, level, now + self._patience, decoy)
+        self._places[item] = place
+        self._decoys += decoy
+        self._enter(item, place)
+        if is_principals(rank) and self._lines[address, principal] > self._longest:
+            leaves = self._least(address, principal, rank)
+            self.remove(leaves)
+            return [leaves]
+        if decoy and self._is_crowded_for(rank):
+            self.remove(item)
+            return [item]
+        gone: list[T] = []
+        while self.genuine > self._most:
+            last = next(row for rows in reversed(self._rows) for row in reversed(rows) if row)
+            gone.append(last.heaviest(item, place))
+            self.remove(gone[-1])
+        return gone
 
     def remove(self, item: T) -> None:
         """Take somebody out who waits no more; harmless if it is not there."""
         place = self._places.pop(item, None)
         if place is not None:
-            self._ranks[place.rank].remove(item, place)
+            self._decoys -= place.decoy
+            self._leave(item, place)
 
     def take(self, now: float, *, last: bool = False) -> T | None:
         """Take out whose turn it is.
@@ -186,21 +250,30 @@ class VerificationQueue(Generic[T]):
         Returns:
             Who gets a place; None if nobody does.
         """
-        while self._ranks[0] or (self._places and not last):
-            waiting = [number for number, rank in enumerate(self._ranks) if rank]
+        self.again_at = inf
+        held: set[int] = set()
+        while True:
+            waiting = [number for number, rows in enumerate(self._rows) if number not in held and any(rows)]
+            if not waiting or (last and waiting[0] != 0):
+                return None
             number = 0 if last else self._choose(waiting)
-            item = self._ranks[number].first()
+            item = self._first(number, now)
+            if item is None:
+                held.add(number)
+                continue
             place = self._places[item]
             rank = self._failures.of(place.address, place.principal, now)
             if rank > number:
-                self._ranks[number].remove(item, place)
+                self._leave(item, place)
                 place.rank = rank
-                self._ranks[rank].put(item, place)
+                self._enter(item, place)
+                held.discard(rank)
                 continue
-            self._count(number, waiting)
+            if not place.decoy:
+                self._count(number, waiting)
+            self._paces.charge(place.address, place.principal, number, now, decoy=place.decoy)
             self.remove(item)
             return item
-        return None
 
     def impatient(self, now: float) -> list[T]:
         """Take out those who have waited for too long."""
@@ -213,6 +286,16 @@ class VerificationQueue(Generic[T]):
             found.append(item)
         return found
 
+    def may_work_for_decoy(self, address: str, principal: str, now: float) -> bool:
+        """Tell whether real work may be done for a decoy; if so, it counts against a rate of its address."""
+        return self._paces.take_decoy(address, self._failures.of(address, principal, now), now)
+
+    def held_by_rates(self, address: str, principal: str, now: float) -> tuple[bool, bool]:
+        """Tell whether the rate of an address lets nobody more through now, and that of a principal there."""
+        rank = self._failures.of(address, principal, now)
+        by_address, by_principal = self._paces.waits(address, principal, rank, now, decoy=False)
+        return by_address > 0, by_principal > 0
+
     def waiting(self) -> list[T]:
         """List all who wait, in the order in which they came."""
         return list(self._places)
@@ -221,6 +304,58 @@ class VerificationQueue(Generic[T]):
     def until(self) -> float | None:
         """When the next one loses patience, in seconds; None if nobody waits."""
         return next((place.until for place in self._places.values()), None)
+
+    # --- Rows ---------------------------------------------------------------------------------------------------------
+
+    def _is_crowded_for(self, rank: int) -> bool:
+        """Tell whether the newest decoy, which is in *rank*, is one too many."""
+        return (
+            self.genuine >= self._most
+            or self._decoys > self._most * DECOYS_PER_PLACE_IN_QUEUE
+            or (is_principals(rank) and self._failing_decoys > self._most * FAILING_DECOYS_PER_PLACE_IN_QUEUE)
+        )
+
+    def _enter(self, item: T, place: _Place) -> None:
+        rank, level = place.row
+        self._rows[rank][level].put(item, place)
+        if is_principals(rank):
+            self._failing_decoys += place.decoy
+            self._lines[place.address, place.principal] += 1
+
+    def _leave(self, item: T, place: _Place) -> None:
+        rank, level = place.row
+        self._rows[rank][level].remove(item, place)
+        if is_principals(rank):
+            self._failing_decoys -= place.decoy
+            line = (place.address, place.principal)
+            self._lines[line] -= 1
+            if not self._lines[line]:
+                del self._lines[line]
+
+    def _least(self, address: str, principal: str, rank: int) -> T:
+        """Tell who of a principal's lines was turned away least, and is the newest of those."""
+        lines = (row.newest(address, principal) for row in reversed(self._rows[rank]))
+        found = next((each for each in lines if each is not None), None)
+        if found is None:
+            raise AssertionError("somebody was put into one of these lines")
+        return found
+
+    def _first(self, number: int, now: float) -> T | None:
+        """Tell whose turn it is in a rank; None if the rates let nobody through."""
+
+        def may(item: T) -> bool:
+            place = self._places[item]
+            wait = self._paces.wait(place.address, place.principal, number, now, decoy=place.decoy)
+            if wait > 0:
+                self.again_at = min(self.again_at, now + wait)
+            return wait == 0
+
+        def failures(principal: str) -> float:
+            return self._failures.principals.count(principal, now)
+
+        return next(
+            (item for row in self._rows[number] if row and (item := row.first(may, failures)) is not None), None
+        )
 
     def _choose(self, waiting: list[int]) -> int:
         """Choose the rank whose turn it is, among those in which somebody waits; there is one."""

@@ -192,6 +192,15 @@ class SharedLimitSettings:
         reason="Five thousand clients behind one address may reconnect in the same moment, and after that about as "
         "many as a node accepts.",
     )
+    rate_address_verifications: float = setting(
+        Rate("verifications", 0),
+        5.0,
+        "Credentials that are hashed, or that an external service is asked about, for one address from which wrong "
+        "ones came often, limit_exempt or not; others wait for their turn, and are asked to come again after 2 s. 0 "
+        "sets no limit.",
+        reason="A secret takes up to a fifth of a second to be hashed, so who guesses takes a core at most; people "
+        "behind the same address with secrets not verified before go first.",
+    )
     rate_address_packets: float = setting(
         Rate("packets", 0),
         0.0,
@@ -231,6 +240,14 @@ class SharedLimitSettings:
         256 * 1024**2,
         "Memory of a node that these sessions may take, as for limit_disconnected_bytes.",
         reason="Half of what all may take: an application with 10,000 users, all disconnected, needs some 50 MB.",
+    )
+    rate_principal_verifications: float = setting(
+        Rate("verifications", 0),
+        1.0,
+        "The same for one principal that failed often, at each address; wrong secrets shown elsewhere do not count "
+        "against it.",
+        reason="Who guesses one principal's secret gets one guess a second; the right one gets its turn when it is "
+        "shown a few times.",
     )
     rate_principal_handshakes: float = setting(
         Rate("sessions", 0),

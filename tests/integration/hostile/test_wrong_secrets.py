@@ -34,8 +34,15 @@ pytestmark = pytest.mark.promise("P20")
 
 USERS: Final = 12
 
-BEHIND_A_PROXY: Final[dict[str, Any]] = {"trusted_proxies": (ip_network("127.0.0.1/32"),)}
-"""The tests pass for a proxy of clients elsewhere; whatever else matters here is as it is by default."""
+VICTIMS: Final = 80
+"""More principals of the file, of which the attackers know the names: more than a queue holds."""
+
+BEHIND_A_PROXY: Final[dict[str, Any]] = {
+    "trusted_proxies": (ip_network("127.0.0.1/32"),),
+    "rate_address_verifications": 0.0,
+    "rate_principal_verifications": 0.0,
+}
+"""The tests pass for a proxy of clients elsewhere. Turns are what they are about: nobody waits for a rate."""
 
 ATTACKER: Final = {"X-Forwarded-For": "127.0.0.1"}
 """Where limits by address do not hold (``limit_exempt``)."""
@@ -109,8 +116,14 @@ def users(tmp_path: Path) -> StaticUsers:
     return users_with(tmp_path, HashParameters(2, 1, 1))
 
 
+def victim(number: int) -> str:
+    return f"victim{number % VICTIMS}"
+
+
 def users_with(folder: Path, parameters: HashParameters) -> StaticUsers:
     lines = [users_line(f"user{number}", hash_secret(f"good {number}", parameters)) for number in range(USERS)]
+    guessed = hash_secret("what nobody guesses", parameters)
+    lines += [users_line(victim(number), guessed) for number in range(VICTIMS)]
     file = folder / "users"
     file.write_text("\n".join(lines) + "\n", "utf-8")
     return StaticUsers(file)
@@ -124,7 +137,7 @@ class Attack:
         principal: names the principal of each attempt.
     """
 
-    def __init__(self, node: TestNode, principal: Callable[[int], str] = lambda number: f"stranger {number}") -> None:
+    def __init__(self, node: TestNode, principal: Callable[[int], str] = victim) -> None:
         self._node = node
         self._principal = principal
         self._numbers = count()
@@ -183,7 +196,7 @@ async def log_in(node: TestNode, number: int, headers: dict[str, str]) -> dict[s
 
 PRINCIPALS: Final[dict[str, Callable[[int], str]]] = {
     "one principal": lambda _: "user0",
-    "random principals": lambda number: f"stranger {number}",
+    "principals of the file": victim,
 }
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.app.security.verifications import PATIENCE, WAITING_PER_PLACE, Pool
+from gateway.app.runtime.clock import Clock
+from gateway.app.security.verifications import PATIENCE, RETRY, WAITING_PER_PLACE, Pool, Verifications
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.failures import FORGIVEN
+from gateway.core.pacing.verification_ranks import VerificationRates
 from gateway.ports import Credentials, CredentialsRefused, VerificationRefused
 from tests.support.clock import VirtualClock, eventually
 from tests.support.verifications import verifications
@@ -269,3 +271,75 @@ async def test_closing_refuses_those_who_wait_and_ends_what_is_done() -> None:
         with pytest.raises(VerificationRefused, match="the node stops"):
             await each
     assert bench.begun == ["busy"]
+
+
+# --- Rates, and those who do not exist --------------------------------------------------------------------------------
+
+
+class PacedBench(Bench):
+    """A pool of two places whose clients are kept to rates when they fail often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        rates = VerificationRates(address=5.0, principal=1.0)
+        self.all = Verifications(clock=Clock(monotonic=self.clock), metrics=self.metrics, log=self.log, rates=rates)
+        self.pool = self.all.pool(2, hides_principals=True)
+
+    def pretend(self, secret: str, principal: str = "nobody") -> asyncio.Task[None]:
+        shown = Credentials(principal=principal, secret=secret, address="192.0.2.1")
+        asked = asyncio.create_task(self.pool.pretend(shown, secret.encode(), lambda: self.work(secret)))
+        self._asked.append(asked)  # type: ignore[arg-type]
+        return asked
+
+    def fail(self, principal: str = "p") -> None:
+        for _ in range(2 * FORGIVEN):
+            self.all.failed(Credentials(principal=principal, secret="", address="192.0.2.1"))
+
+
+@pytest.fixture
+async def paced() -> AsyncIterator[PacedBench]:
+    made = PacedBench()
+    yield made
+    await made.close()
+
+
+async def test_who_waits_for_a_rate_in_vain_is_told_so_by_the_metric_of_limits(paced: PacedBench) -> None:
+    paced.fail()
+    first = paced.ask("wrong 0")
+    await paced.finish("wrong 0")
+    with pytest.raises(CredentialsRefused):
+        await first
+    crowd = [paced.ask(f"wrong {number}") for number in range(1, 5)]
+    await paced.settle()
+
+    refused = [each for each in crowd if each.done()]
+    assert len(refused) == 2, "two wait for the two turns of their patience"
+    for each in refused:
+        with pytest.raises(VerificationRefused) as why:
+            await each
+        assert why.value.retry_after == RETRY
+    assert paced.begun == ["wrong 0"]
+    exceeded = paced.metrics.counts(catalogue.LIMITS_EXCEEDED)
+    assert exceeded["rate_principal_verifications"] == 2
+    assert exceeded["rate_address_verifications"] == 2
+
+
+async def test_work_is_pretended_for_who_does_not_exist_while_others_wait(paced: PacedBench) -> None:
+    idle = paced.pretend("idle")
+    await paced.finish("idle")
+    await idle
+    busy = [paced.ask("real 1"), paced.ask("real 2"), paced.ask("real 3")]
+    await paced.settle()
+    decoys = [paced.pretend(f"decoy {number}", f"nobody {number}") for number in range(20)]
+    await paced.settle()
+    for secret in ("real 1", "real 2", "real 3"):
+        assert not decoys[-1].done(), "they wait as others do"
+        await paced.finish(secret)
+    await asyncio.gather(*busy, *decoys)
+
+    assert paced.begun == ["idle", "real 1", "real 2", "real 3"]
+
+
+async def test_refusals_are_told_at_whole_seconds_where_time_could_tell_who_exists(paced: PacedBench) -> None:
+    assert [paced.all.until_refusal(taken) for taken in (0.0, 0.25, 1.0, 1.5)] == [1.0, 0.75, 0.0, 0.5]
+    assert verifications().until_refusal(0.25) == 0.0

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.pacing.failures import FORGIVEN
-from gateway.core.pacing.verification_queue import FailureRanks, VerificationQueue
+from gateway.core.pacing.verification_queue import DECOYS_PER_PLACE_IN_QUEUE, VerificationQueue
+from gateway.core.pacing.verification_ranks import (
+    LEVELS,
+    MOST_TURNED_AWAY,
+    FailureRanks,
+    TurnedAway,
+    VerificationRates,
+)
 
 pytestmark = pytest.mark.promise("P20")
 
@@ -23,16 +30,18 @@ HASH = 0.2
 """Seconds of one verification: two places do ten a second."""
 
 
-def queue(ranks: FailureRanks | None = None, *, most: int = MOST) -> VerificationQueue[str]:
-    return VerificationQueue(most=most, patience=PATIENCE, ranks=ranks or FailureRanks())
+def queue(
+    ranks: FailureRanks | None = None, *, most: int = MOST, rates: VerificationRates | None = None
+) -> VerificationQueue[str]:
+    return VerificationQueue(most=most, patience=PATIENCE, ranks=ranks or FailureRanks(), rates=rates)
 
 
 def put(line: VerificationQueue[str], *items: str, now: float = 0.0) -> list[str | None]:
     """Let items wait that are called ``address/principal/number``."""
-    left = []
+    left: list[str | None] = []
     for item in items:
         address, principal, *_ = item.split("/")
-        left.append(line.put(item, address=address, principal=principal, now=now))
+        left += line.put(item, address=address, principal=principal, now=now) or [None]
     return left
 
 
@@ -203,6 +212,85 @@ def test_logins_from_elsewhere_get_in_at_once_while_an_attacker_fails_without_en
     assert max(waits) <= 2 * HASH
     assert 250 < served["done wrong"] < 400, "what is left is the attacker's"
     assert refused["wrong"] > 300
+
+
+@pytest.mark.parametrize("address", [0.0, 5.0], ids=["turns alone", "with rates"])
+def test_newcomers_behind_the_attackers_address_get_in_at_once_while_it_makes_up_names(address: float) -> None:
+    """A hundred decoys a second for a minute, and a newcomer every second, all of them of one address."""
+    ranks = FailureRanks()
+    line = queue(ranks, rates=VerificationRates(address=address, principal=1.0))
+    fail(ranks, "all", "")
+    served = 0
+    for number in range(60 * 100):
+        now = number / 100
+        assert line.put(f"wrong {number}", address="all", principal=f"p{number}", now=now, decoy=True) == []
+        ranks.failed("all", f"p{number}", now)
+        if number % 100 == 0:
+            assert line.put("honest", address="all", principal=f"user{number}", now=now) == []
+            while line.take(now) != "honest":
+                pass
+            served += 1
+    assert served == 60
+
+
+def test_decoys_are_bounded_and_keep_nobody_from_a_place_in_the_queue() -> None:
+    line = queue(most=4)
+    for number in range(4 * DECOYS_PER_PLACE_IN_QUEUE):
+        assert line.put(f"decoy {number}", address="a", principal=f"d{number}", now=0.0, decoy=True) == []
+    assert line.put("one more", address="a", principal="more", now=0.0, decoy=True) == ["one more"]
+    for number in range(4):
+        assert line.put(f"real {number}", address="a", principal=f"r{number}", now=0.0) == []
+    assert line.genuine == 4
+    assert line.put("another", address="a", principal="another", now=0.0, decoy=True) == ["another"]
+
+
+def test_who_failed_often_is_let_through_at_its_rate_and_told_when() -> None:
+    ranks = FailureRanks()
+    fail(ranks, "bad", "alice", times=2 * FORGIVEN)
+    line = queue(ranks, rates=VerificationRates(address=2.0, principal=1.0))
+    put(line, "bad/bob/1", "bad/carol/1", "bad/alice/1", "elsewhere/alice/1", "elsewhere/alice/2")
+
+    assert take_all(line) == ["elsewhere/alice/1", "bad/bob/1"], "one of each whose rate counts"
+    assert line.again_at == pytest.approx(0.5)
+    assert take_all(line, now=0.5) == ["bad/carol/1"]
+    assert take_all(line, now=1.0) == ["elsewhere/alice/2", "bad/alice/1"]
+    assert len(line) == 0
+
+
+def test_who_comes_again_goes_before_who_guesses_where_somebody_fails_often() -> None:
+    ranks = FailureRanks()
+    fail(ranks, "bad", "alice")
+    line = queue(ranks)
+    for address, principal in (("bad", "bob"), ("elsewhere", "alice"), ("bad", "alice")):
+        put(line, *(f"{address}/{principal}/{number}" for number in range(5)))
+        line.put("again", address=address, principal=principal, now=0.0, level=1)
+        assert line.take(0.0) == "again"
+        take_all(line)
+
+
+def test_of_a_principal_that_fails_no_more_wait_than_its_rate_lets_through_the_newest_leaves() -> None:
+    ranks = FailureRanks()
+    fail(ranks, "bad", "alice")
+    line = queue(ranks, rates=VerificationRates(principal=1.0))
+    assert put(line, "bad/alice/1", "bad/alice/2", "bad/alice/3") == [None, None, "bad/alice/3"]
+    again = line.put("again", address="bad", principal="alice", now=0.0, level=2)
+    assert again == ["bad/alice/2"], "and not who was turned away more often"
+    assert line.take(0.0) == "again"
+
+
+def test_credentials_that_were_turned_away_are_remembered_by_how_often_and_forgotten_with_their_turn() -> None:
+    away = TurnedAway()
+    levels = []
+    for _ in range(200):
+        levels.append(away.level(b"right"))
+        away.again(b"right")
+    assert levels[:5] == [0, 1, 2, 2, 3]
+    assert max(levels) == LEVELS - 1
+    away.forget(b"right")
+    assert away.level(b"right") == 0
+    for number in range(2 * MOST_TURNED_AWAY):
+        away.again(b"%d" % number)
+    assert len(away) == MOST_TURNED_AWAY
 
 
 steps = st.lists(

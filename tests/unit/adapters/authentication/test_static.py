@@ -140,13 +140,13 @@ async def test_what_was_verified_is_told_without_waiting_for_a_place(
 ) -> None:
     assert await ask(authenticator, "alice", "wonderland") == "alice"
     hashing.go.clear()
-    strangers = [asyncio.create_task(ask(authenticator, f"stranger {number}", "x")) for number in range(30)]
+    guesses = [asyncio.create_task(ask(authenticator, "alice", f"wrong {number}")) for number in range(30)]
     await hashing.until_running(2)
 
     assert await ask(authenticator, "alice", "wonderland") == "alice"
 
     hashing.go.set()
-    assert set(await asyncio.gather(*strangers)) == {None}
+    assert set(await asyncio.gather(*guesses)) == {None}
 
 
 async def test_threads_that_hash_stand_behind_the_loop(
