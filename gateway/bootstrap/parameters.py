@@ -96,6 +96,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
                 absent_bytes=settings.limit_disconnected_bytes,
             ),
             exempt=settings.limit_exempt,
+            exempt_handshakes=settings.rate_exempt_tls_handshakes,
         ),
         partition_topics=settings.limit_partition_topics,
         partition_bytes=settings.limit_partition_bytes,

@@ -400,6 +400,7 @@ LIMITS_EXCEEDED = Metric(
         "limit_address_connections",
         "rate_address_handshakes",
         "rate_address_verifications",
+        "rate_exempt_tls_handshakes",
         "rate_address_packets",
         "rate_address_publish_bytes",
         "limit_principal_sessions",

@@ -72,6 +72,17 @@ class Admission(Protocol):
             ConnectionRejected: there are too many of them; nothing is counted.
         """
 
+    def shake_hands(self, peer: str, *, proxy: bool) -> None:
+        """Count a handshake of TLS that is about to be computed, where the limits of one address do not apply.
+
+        Args:
+            peer: the other end of the connection.
+            proxy: whether it is a trusted proxy, whose clients are known only later.
+
+        Raises:
+            ConnectionRejected: there are too many from there.
+        """
+
     def admit(self, candidate: Candidate, *, returning: bool) -> None:
         """Have *candidate* accepted or rejected: before this returns, or later.
 

@@ -25,6 +25,7 @@ class OpenAdmission:
     def __init__(self) -> None:
         self.connections = 0
         self.refuse_with: ConnectionRejected | None = None
+        self.refuse_handshakes_with: ConnectionRejected | None = None
         self.together = 64
         self.rest = 0.0
         self.paced = False
@@ -47,6 +48,11 @@ class OpenAdmission:
             raise self.refuse_with
         self.connections += 1
         return self
+
+    def shake_hands(self, peer: str, *, proxy: bool) -> None:  # noqa: ARG002 - all are welcome
+        """See the port."""
+        if self.refuse_handshakes_with is not None:
+            raise self.refuse_handshakes_with
 
     def leave(self) -> None:
         """See ``CountedConnection``."""

@@ -210,7 +210,9 @@ class WebSocketServer:
     def count(self, upgrade: Upgrade) -> None:
         """See ``Acceptor``."""
         # Behind a proxy, the address is only known once there is a request.
-        if not self._addresses.is_trusted(upgrade.peer):
+        proxy = self._addresses.is_trusted(upgrade.peer)
+        self._admission.shake_hands(upgrade.peer, proxy=proxy)
+        if not proxy:
             upgrade.counted = self._admission.arrive(upgrade.peer)
 
     def secured(self, upgrade: Upgrade) -> None:

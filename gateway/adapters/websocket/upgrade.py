@@ -83,6 +83,7 @@ class Upgrade:
         "_acceptor",
         "_granted",
         "_handshake",
+        "_has_come",
         "_loop",
         "_reader",
         "_request",
@@ -101,6 +102,8 @@ class Upgrade:
         self._request: Request | None = None
         """Found good: it waits to be accepted."""
         self._granted = b""
+        self._has_come = False
+        """Counted for its handshake, which may take several reads."""
         self._handshake = transport.shake_hands if isinstance(transport, TlsConnection) else None
         """Of TLS, until it is done."""
         self._loop = asyncio.get_running_loop()
@@ -196,7 +199,8 @@ class Upgrade:
     def _shake_hands(self, handshake: Callable[[], None]) -> bool:
         """Go on with the handshake of TLS; returns whether it is done."""
         try:
-            if self.counted is None:
+            if not self._has_come:
+                self._has_come = True
                 self._acceptor.count(self)
             handshake()
         except ConnectionRejected:

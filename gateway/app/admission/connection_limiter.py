@@ -123,6 +123,10 @@ class ConnectionLimiter:
         """See ``Admission``."""
         return self._limits.arrive(address)
 
+    def shake_hands(self, peer: str, *, proxy: bool) -> None:
+        """See ``Admission``."""
+        self._limits.shake_hands(peer, proxy=proxy)
+
     def admit(self, candidate: Candidate, *, returning: bool) -> None:
         """See ``Admission``."""
         if self._queue is None:

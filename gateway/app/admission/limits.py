@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.admission.addresses import AddressConnection, Addresses
+from gateway.app.admission.addresses import AddressConnection, Addresses, account_key
 from gateway.app.admission.refusals import RETRY_DELAY, HandshakeRefused
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.parameters import NodeParameters
@@ -12,7 +12,7 @@ from gateway.app.session.meter import Meter
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.pacing.accounts import Account, Accounts
+from gateway.core.pacing.accounts import Account, AccountLimits, Accounts
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.topics.selections import Selections
 from gateway.core.wire.codes import LIMIT_EXCEEDED, TRY_LATER, ErrorCode
@@ -61,6 +61,8 @@ class Limits:
         self._log = log
         self._told: dict[str, float] = {}
         self._addresses = Addresses(usage.address, usage.exempt, MOST_ACCOUNTS) if usage.address.any else None
+        exempt = usage.exempt_handshakes
+        self._exempt = Accounts[str](AccountLimits(handshakes=exempt), MOST_ACCOUNTS) if exempt else None
         self._principals = Accounts[str](usage.principal, MOST_ACCOUNTS) if usage.principal.any else None
         self.node = Account(usage.node)
         self.memory_short = False
@@ -92,6 +94,25 @@ class Limits:
         for each in counted:
             each.connections += 1
         return AddressConnection(counted)
+
+    def shake_hands(self, peer: str, *, proxy: bool) -> None:
+        """Count a handshake of TLS; see ``Admission.shake_hands``.
+
+        Raises:
+            ConnectionRejected: there are too many from an exempt address, or from a proxy.
+        """
+        if self._exempt is None or not (proxy or self._account_of(peer) is None):
+            return
+        now = self._clock.monotonic()
+        account = self._exempt.of(account_key(peer), now)
+        wait = 0.0 if account.handshakes is None else account.handshakes.take(now)
+        if wait > 0:
+            raise self.rejection(
+                "rate_exempt_tls_handshakes",
+                f"{account.limits.handshakes:g} handshakes of TLS a second may come from your address",
+                wait,
+                address=peer,
+            )
 
     def _check_address(self, account: Account, address: str) -> None:
         limits = account.limits

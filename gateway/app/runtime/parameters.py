@@ -41,12 +41,14 @@ class UsageParameters:
         principal: sessions and traffic of one principal.
         node: of everybody together.
         exempt: networks whose addresses are not limited.
+        exempt_handshakes: of TLS, a second, from each such address or proxy; 0 for no limit.
     """
 
     address: AccountLimits
     principal: AccountLimits
     node: AccountLimits
     exempt: tuple[IPv4Network | IPv6Network, ...]
+    exempt_handshakes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,6 +221,14 @@ class SharedLimitSettings:
         "trusted_proxies: then the addresses of its clients count, and not its own.",
         absent="none",
     )
+    rate_exempt_tls_handshakes: float = setting(
+        Rate("handshakes", 0),
+        1000.0,
+        "Handshakes of TLS from each address of limit_exempt, and from each proxy of trusted_proxies, averaged over "
+        "10 s; above, connections are closed before a handshake is computed. 0 sets no limit.",
+        reason="Twice what another address may: 10,000 clients behind one proxy may come back in the same moment. With "
+        "a certificate of RSA they take less than half of a core.",
+    )
     limit_principal_sessions: int = setting(
         Whole("sessions", 0, 10_000_000),
         0,

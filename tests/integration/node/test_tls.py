@@ -6,7 +6,9 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -101,3 +103,30 @@ async def test_the_client_port_may_ask_for_certificates_of_the_load_balancer(aut
         await eventually(
             lambda: b'gateway_upgrades_refused_total{reason="tls"} 0.0' not in node.gateway.metrics.render()
         )
+
+
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize("why_exempt", ["limit_exempt", "trusted_proxies"])
+async def test_handshakes_from_exempt_addresses_and_proxies_have_a_rate_of_their_own(
+    authority: Authority, why_exempt: str
+) -> None:
+    here = ip_network("127.0.0.1/32")
+    settings: dict[str, Any] = {"limit_exempt": (), "trusted_proxies": ()} | {why_exempt: (here,)}
+    async with running_node(
+        tls_certificate=authority.issue("node"), rate_exempt_tls_handshakes=0.2, **settings
+    ) as node:
+        for _ in range(2):
+            async with opened(node, authority.trust()):
+                pass
+        with pytest.raises(aiohttp.ClientError):
+            async with aiohttp.ClientSession() as http:
+                await http.get(f"https://127.0.0.1:{node.gateway.port}", ssl=authority.trust())
+        text = node.gateway.metrics.render().decode()
+        assert 'gateway_limits_exceeded_total{limit="rate_exempt_tls_handshakes"} 1.0' in text
+        # An address that has a limit of its own pays no other.
+        elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+        async with (
+            aiohttp.ClientSession(connector=elsewhere) as http,
+            http.get(f"https://127.0.0.1:{node.gateway.port}", ssl=authority.trust()) as answer,
+        ):
+            assert answer.status < 500

@@ -138,6 +138,20 @@ async def test_an_address_that_has_had_enough_costs_no_handshake(port: SecurePor
     assert handshakes.counted.total() == 0
 
 
+async def test_an_exempt_address_or_proxy_that_has_had_enough_costs_no_handshake(
+    port: SecurePort, handshakes: TurnCounter
+) -> None:
+    port.admission.refuse_handshakes_with = ConnectionRejected(
+        "enough", limit="rate_exempt_tls_handshakes", retry_after=1.0, elsewhere=False
+    )
+    peer = await port.dial()
+    await peer.send(canned(port))
+
+    assert await peer.rest() == b""
+    assert port.refusals() == {"limit": 1}
+    assert (handshakes.counted.total(), port.admission.connections) == (0, 0)
+
+
 async def test_a_connection_over_tls_is_counted_once_and_leaves_once(port: SecurePort) -> None:
     peer = await port.upgraded()
     assert port.admission.connections == 1
