@@ -33,6 +33,7 @@ class Needs:
 
     Attributes:
         users: clients are asked for a secret, by a file of users with scrypt hashes.
+        tokens: clients are asked for a JSON Web Token, signed with a key of RSA 2048.
         policy: a policy file with wildcards is in force.
         tls: the attacked node speaks TLS.
         descriptors: soft limit of open files that the node is started with; the one of the benchmark if None.
@@ -47,6 +48,7 @@ class Needs:
     """
 
     users: bool = False
+    tokens: bool = False
     policy: bool = False
     tls: bool = False
     descriptors: int | None = None
@@ -61,6 +63,7 @@ class Needs:
         """Tell what is not the default, for people; nothing if all is."""
         told = {
             "users with secrets": self.users,
+            "users with tokens": self.tokens,
             "a policy with wildcards": self.policy,
             "TLS at the node": self.tls,
             f"at most {self.descriptors:,} descriptors{' for good' if self.descriptors_hard else ''}"

@@ -16,6 +16,7 @@ import redis.asyncio
 from benchmarks.hostile.attack import PRINCIPAL, Needs
 from benchmarks.hostile.attacks.selectors import ALLOWED
 from benchmarks.hostile.target import BALANCER, PATH, WITNESS_PRINCIPAL, Target
+from benchmarks.hostile.tokens import issue
 from benchmarks.placement import Placement
 from benchmarks.processes import family
 from benchmarks.systems.base import SystemUnavailable
@@ -111,13 +112,16 @@ async def running(
     """
     given = {name: secrets.token_hex(_SECRET_BYTES) for name in (PRINCIPAL, WITNESS_PRINCIPAL)} if needs.users else {}
     viewer = new_token()
+    issued: dict[str, object] = {}
+    if needs.tokens:
+        issued["auth"], given = issue(folder, (PRINCIPAL, WITNESS_PRINCIPAL))
     ports = PortPlan.free(2)
     try:
         stack = Stack(
             StackOptions(
                 ports=ports,
                 folder=folder / "stack",
-                node_settings=_settings(needs, folder, given, viewer),
+                node_settings=_settings(needs, folder, given, viewer) | issued,
                 node_program=_program(needs),
             )
         )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from pathlib import Path
 
+import jwt
 import pytest
 from websockets.frames import Opcode
 
@@ -29,6 +31,7 @@ from benchmarks.hostile.attacks.requests import Requests, long_selector
 from benchmarks.hostile.case import Hostile
 from benchmarks.hostile.catalogue import ATTACKS, GROUP_OF, GROUPS
 from benchmarks.hostile.target import BALANCER, OTHER_ATTACKERS, Entry, Target
+from benchmarks.hostile.tokens import AUDIENCE, issue, with_wrong_signature
 from benchmarks.runner import Plan
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.core.topics.selectors import parse_selector
@@ -94,6 +97,19 @@ def test_needs_are_told_in_words() -> None:
     assert Needs(descriptors=1024, descriptors_hard=True).words() == "at most 1,024 descriptors for good"
     assert Needs(exempt=True).words() == "no limits of an address"
     assert Needs(users=True, descriptors=1024).words() == "users with secrets, at most 1,024 descriptors"
+
+
+def test_a_token_with_a_wrong_signature_is_one_token_more_each_time(tmp_path: Path) -> None:
+    _, tokens = issue(tmp_path, ["mallory"])
+    (public,) = tmp_path.glob("*.pem")
+    good = tokens["mallory"]
+    assert jwt.decode(good, public.read_text(), algorithms=["RS256"], audience=AUDIENCE)["sub"] == "mallory"
+    wrong = {with_wrong_signature(good, number) for number in range(50)}
+    assert len(wrong) == 50
+    for each in wrong:
+        assert len(each) == len(good)
+        with pytest.raises(jwt.InvalidSignatureError):
+            jwt.decode(each, public.read_text(), algorithms=["RS256"], audience=AUDIENCE)
 
 
 def test_a_small_run_has_fewer_connections_and_never_none() -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from benchmarks.hostile.attack import PRINCIPAL, Attack, Attacker, Needs
 from benchmarks.hostile.connection import Lost
+from benchmarks.hostile.tokens import with_wrong_signature
 from benchmarks.storm import wire
 
 TITLE: Final = "Guesses at secrets"
@@ -25,9 +26,11 @@ class WrongHellos(Attack):
 
     Attributes:
         rate: hellos a second.
+        made_up: each names a principal of its own that does not exist.
     """
 
     rate: float
+    made_up: bool = False
 
     async def run(self, attacker: Attacker, seconds: float) -> None:
         """See ``Attack``."""
@@ -35,7 +38,33 @@ class WrongHellos(Attack):
         async def guess(number: int) -> None:
             connection = await attacker.upgraded()
             try:
-                await connection.hello(PRINCIPAL, f"wrong {number}")
+                await connection.hello(f"nobody {number}" if self.made_up else PRINCIPAL, f"wrong {number}")
+            finally:
+                attacker.effort.done += 1
+                attacker.drop(connection)
+
+        attacker.begin(seconds)
+        await by_schedule(attacker, self.rate, guess)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrongSignatures(Attack):
+    """Hellos with a token whose signature is wrong, which is found by computing it, each on a connection of its own.
+
+    Attributes:
+        rate: hellos a second.
+    """
+
+    rate: float
+
+    async def run(self, attacker: Attacker, seconds: float) -> None:
+        """See ``Attack``."""
+        token = attacker.target.secrets[PRINCIPAL]
+
+        async def guess(number: int) -> None:
+            connection = await attacker.upgraded()
+            try:
+                await connection.hello("", with_wrong_signature(token, number))
             finally:
                 attacker.effort.done += 1
                 attacker.drop(connection)
@@ -111,6 +140,21 @@ ATTACKS: Final = (
             needs=USERS,
         )
         for rate in (15, 100)
+    ),
+    WrongHellos(
+        name="wrong-hellos-100-names",
+        about="100 hellos a second, each with a principal that does not exist",
+        counts="guesses",
+        rate=100,
+        made_up=True,
+        needs=USERS,
+    ),
+    WrongSignatures(
+        name="wrong-signatures-200",
+        about="200 hellos a second with a token whose signature is wrong",
+        counts="guesses",
+        rate=200,
+        needs=Needs(tokens=True),
     ),
     ResumesOfEnded(
         name="wrong-resumes-60",
