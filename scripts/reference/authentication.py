@@ -37,12 +37,17 @@ limited: two hashes, in threads with a lower priority than the event loop of the
 credentials wait in a queue for at most 2 s, 32 for each of these places:
 
 - A remembered result does not wait: `static` remembers a valid secret of each user, and the last 4096 invalid ones,
-  until the file is read again; `http` remembers an acceptance for `remember`. Credentials that several clients show at
-  the same time need one hash, or one request.
+  until the file is read again (a valid one until its line changes); `http` remembers an acceptance for `remember`.
+  Credentials that several clients show at the same time need one hash, or one request.
 - Addresses take turns (of IPv6, /64 networks), and within an address principals. An address that has failed ten times
   recently, or a principal with as many failures, comes after all others, also if it is in `limit_exempt`. Its failures
   are forgotten within a minute, and it never waits for ever: of four turns it gets the fourth. The last free place is
   kept for addresses and principals without failures.
+- An address with ten failures gets `rate_address_verifications`, and a principal with as many gets
+  `rate_principal_verifications` at each address. Among those behind, principals with fewer failures go first, and
+  before them credentials that were told `try_later` before.
+- Principals that are not in the users file wait in the same queue, but take no turn and no place of others. With
+  `static`, refusals are sent after a whole number of seconds, so that time does not tell whether a principal exists.
 - A full queue refuses the newest credentials of the address that has most of them, with `try_later` and 4101, and
   those that have waited for too long. Those of a client that disconnects while it waits are dropped.
 - A resume that shows a secret is first looked up in the grid: nothing is hashed for a session that has ended.
