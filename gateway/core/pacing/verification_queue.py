@@ -26,7 +26,15 @@ from itertools import islice
 from math import ceil, inf
 from typing import Final, Generic, TypeVar
 
-from gateway.core.pacing.verification_ranks import LEVELS, RANKS, FailureRanks, Paces, VerificationRates, is_principals
+from gateway.core.pacing.verification_ranks import (
+    LEVELS,
+    RANKS,
+    FailureRanks,
+    Paces,
+    VerificationRates,
+    is_addresses,
+    is_principals,
+)
 
 T = TypeVar("T", bound=Hashable)
 
@@ -287,8 +295,8 @@ class VerificationQueue(Generic[T]):
         return found
 
     def may_work_for_decoy(self, address: str, principal: str, now: float) -> bool:
-        """Tell whether real work may be done for a decoy; if so, it counts against a rate of its address."""
-        return self._paces.take_decoy(address, self._failures.of(address, principal, now), now)
+        """Tell whether real work may be done for a decoy: not where newcomers of its address would wait for it."""
+        return not is_addresses(self._failures.of(address, principal, now))
 
     def held_by_rates(self, address: str, principal: str, now: float) -> tuple[bool, bool]:
         """Tell whether the rate of an address lets nobody more through now, and that of a principal there."""

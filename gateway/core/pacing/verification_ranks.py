@@ -85,7 +85,6 @@ class Paces:
         self.rates = rates
         self._addresses: OrderedDict[str, TokenBucket] = OrderedDict()
         self._principals: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
-        self._decoys: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def wait(self, address: str, principal: str, rank: int, now: float, *, decoy: bool) -> float:
         """Tell after how many seconds the rates let one more through; 0 if at once.
@@ -114,12 +113,6 @@ class Paces:
             _of(self._principals, (address, principal), self.rates.principal).charge(now)
         if self.rates.address and is_addresses(rank) and not decoy:
             _of(self._addresses, address, self.rates.address).charge(now)
-
-    def take_decoy(self, address: str, rank: int, now: float) -> bool:
-        """Tell whether real work may be done for a decoy, as often as for others of its address; if so, it counts."""
-        if not self.rates.address or not is_addresses(rank):
-            return True
-        return _of(self._decoys, address, self.rates.address).take(now) == 0
 
 
 def _of(buckets: OrderedDict[K, TokenBucket], key: K, rate: float) -> TokenBucket:
