@@ -16,7 +16,8 @@ class Receiver(Protocol):
         """A text message is larger than this connection takes, which closes it next; what is written now goes before.
 
         Args:
-            beginning: of the message, as far as it has come; perhaps nothing.
+            beginning: of the message: as much as this connection takes, and some more. Less, perhaps nothing, if the
+                client does not send it in a bounded time.
             reason: for people.
         """
 

@@ -24,6 +24,25 @@ test("a request that the node names when it closes is dropped and refused, and t
   assert.equal(session.state, "connected");
 });
 
+test("every request says its type and its number before anything that may be long", async () => {
+  const network = new Network();
+  const long = "x".repeat(200);
+  const session = await open(network, { principal: "alice", secret: () => long }, { supports: ["keep"] });
+  const stream = session.subscribe(`${long}/**`, { listener: () => {} });
+  const inner = session.subscribe(`${long}/a`, { listener: () => {} });
+  await settle();
+  network.last.say({ id: 1, type: "reply", request: 1 }, { type: "reply", request: 2 });
+  await Promise.all([stream, inner]);
+  const calls = [session.publish(long, long), session.setProperties({ [long.slice(0, 60)]: long }), session.unsubscribe(`${long}/**`)];
+  for (const call of calls) call.catch(() => {});
+  network.last.say({ id: 3, type: "notice", code: "credentials_expiring", message: "soon" });
+  await settle();
+  const asked = network.last.sent.flatMap((text) => (text.startsWith("[") ? text.slice(1, -1).split(/(?<=\}),(?=\{)/) : [text]));
+  const requests = asked.filter((text) => text.includes('"request"'));
+  const types = requests.map((text) => /^\{("id":\d+,)?("received":\d+,)?"type":"(\w+)","request":\d+[,}]/.exec(text)?.[3] ?? text);
+  assert.deepEqual(types, ["subscribe", "subscribe", "publish", "properties", "unsubscribe", "authenticate"]);
+});
+
 test("a node that names one request after the other ends no session", async () => {
   const network = new Network();
   const session = await open(network);

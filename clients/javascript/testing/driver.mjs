@@ -35,6 +35,11 @@ const COMMANDS = {
   unsubscribe: ({ selector }) => session.unsubscribe(selector),
   publish: ({ topic, value }) => session.publish(topic, value),
   publishMany: ({ topic, values }) => Promise.all(values.map((value) => session.publish(topic, value))),
+  // All together, and what becomes of each.
+  async settleMany({ asks }) {
+    const settled = await Promise.allSettled(asks.map(({ topic, value }) => session.publish(topic, value)));
+    return settled.map(({ value, reason }) => value ?? { error: reason.constructor.name, code: reason.code ?? null });
+  },
   setProperties: ({ changes }) => session.setProperties(changes),
   async close() {
     await session.close();

@@ -49,6 +49,11 @@ from gateway.ports import Receiver
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds a client gets to take what is on its way and the close frame after it; then the socket is closed."""
 
+CULPRIT_TIMEOUT: Final = 2.0
+"""Seconds a client gets to send as much of a message that is too big as tells which of its packets is to blame.
+
+Enough for 64 KiB over a slow line. It takes no more memory than a message that is not too big."""
+
 READ_BYTES: Final = 16 * 1024
 """Most bytes of one read; what ``TlsConnection`` wants to be asked for."""
 
@@ -167,6 +172,7 @@ class WebSocketConnection(FrameWriter):
     def listen(self, receiver: Receiver) -> None:
         """See the port."""
         self._receiver = receiver
+        self._frames.explains = True
         self._reading.move(self._sessions)
         self._budget = None  # from now on it has that of a session
         self._hand_over()
@@ -250,6 +256,8 @@ class WebSocketConnection(FrameWriter):
                 work += READ_COST
             if error is not None:
                 self._fail(error)
+            elif frames.awaits_culprit and self._timer is None:
+                self._timer = self._loop.call_later(CULPRIT_TIMEOUT, self._stop_awaiting_culprit)
         else:
             work += READ_COST
         self._work += work
@@ -266,6 +274,15 @@ class WebSocketConnection(FrameWriter):
                 receiver.received(message)
             else:
                 self._hear(TEXT, message)
+
+    def _stop_awaiting_culprit(self) -> None:
+        """Refuse a message that is too big by what has come of it."""
+        self._timer = None
+        if self._paused:  # it was the node that did not read
+            self._timer = self._loop.call_later(CULPRIT_TIMEOUT, self._stop_awaiting_culprit)
+            return
+        self._frames.explains = False
+        self._take_in(b"")
 
     def _add_work(self, work: float) -> None:
         self._work += work
@@ -383,6 +400,9 @@ class WebSocketConnection(FrameWriter):
 
     def _begin_close(self, state: State, frame: bytes) -> None:
         self._state = state
+        self._frames.explains = False  # one who is told to close already need not be told for which request
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self._loop.call_later(CLOSE_TIMEOUT, self._end)
         self._loop.call_soon(self._tell_end)
         self._read_on()  # for the answer, or for the end

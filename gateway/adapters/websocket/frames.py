@@ -81,7 +81,7 @@ Frame: TypeAlias = tuple[int, bytes]
 
 
 BEGINNING: Final = 256
-"""Bytes of a message that is too big which are read all the same, if they have come: they may say what it is."""
+"""Bytes of a message that is too big which are read beyond the largest one: they may say which packet begins there."""
 
 
 class Breach(IntEnum):
@@ -170,11 +170,15 @@ class FrameReader:
         most: largest message, in bytes.
 
     Attributes:
+        awaits_culprit: whether the frame that is not whole yet is too big, and more of it is waited for.
+        explains: whether of a message that is too big as much is waited for as the largest message has, and
+            ``BEGINNING`` more, before it is refused: it may say which packet is to blame. Else it is refused by its
+            head.
         is_behind: whether there may be more frames in what has been fed than were read.
         others: frames of the last ``feed`` that are no message by themselves: control frames and fragments.
     """
 
-    __slots__ = ("_begun", "_fragments", "_most", "_rest", "is_behind", "others")
+    __slots__ = ("_begun", "_fragments", "_most", "_rest", "awaits_culprit", "explains", "is_behind", "others")
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -183,6 +187,8 @@ class FrameReader:
         self._fragments: bytearray | None = None
         self._begun = 0
         """Opcode of the message of which there are fragments."""
+        self.awaits_culprit = False
+        self.explains = False
         self.is_behind = False
         self.others = 0
 
@@ -254,7 +260,10 @@ class FrameReader:
         self._check(first, second, size)
         body = at + _MASK_BYTES
         if not first & _CONTROL and size + (0 if self._fragments is None else len(self._fragments)) > self._most:
-            raise self._too_big(data[body : min(body + BEGINNING, end)], data[at:body])
+            self.awaits_culprit = self.explains and self._is_worth_more(end - body, size)
+            if self.awaits_culprit:
+                return None
+            raise self._too_big(data[body : min(body + self._most + BEGINNING, end)], data[at:body])
         following = body + size
         if following > end:
             return None
@@ -291,12 +300,22 @@ class FrameReader:
                 Rule.ORDER, Breach.PROTOCOL_ERROR, "a message begins within another, or goes on without one"
             )
 
+    def _is_worth_more(self, come: int, size: int) -> bool:
+        """Tell whether to wait for more of a message that is too big; cheap, as it may come byte by byte.
+
+        Args:
+            come: bytes of the payload of its last frame that have come; negative as long as its head is not whole.
+            size: of that payload when it is whole.
+        """
+        before = 0 if self._fragments is None else len(self._fragments)
+        return come < min(size, self._most + BEGINNING - before)
+
     def _too_big(self, payload: bytes, mask: bytes) -> FrameError:
         beginning = _unmask(payload, mask, len(payload)) if len(mask) == _MASK_BYTES else b""
         if self._fragments is not None:
-            beginning = bytes(self._fragments[:BEGINNING]) + beginning
+            beginning = bytes(self._fragments) + beginning
         message = f"a message has at most {self._most} bytes"
-        return FrameError(Rule.TOO_BIG, Breach.MESSAGE_TOO_BIG, message, beginning[:BEGINNING])
+        return FrameError(Rule.TOO_BIG, Breach.MESSAGE_TOO_BIG, message, beginning[: self._most + BEGINNING])
 
     def _take(self, first: int, payload: bytes, frames: list[Frame]) -> None:
         opcode = first & 0x0F

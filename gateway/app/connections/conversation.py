@@ -17,7 +17,8 @@ from gateway.app.session.meter import CHARGED_TOGETHER, Meter
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.types import PacketId
+from gateway.core.session.pending import Work
+from gateway.core.types import PacketId, RequestNumber
 from gateway.core.wire import codec
 from gateway.core.wire import fast_path as quick
 from gateway.core.wire.codes import INTERNAL_ERROR, TRY_LATER, CloseCode, ErrorCode
@@ -40,24 +41,41 @@ class FailureHandler:
     def __init__(self, context: Context, sessions: Sessions) -> None:
         self._log = context.log
         self._memory = context.memory
+        self._message_bytes = context.parameters.limits.message_bytes
         self._sessions = sessions
 
-    def failed(self, connection: Connection, session: Session | None, bug: Exception) -> None:
-        """A bug was met on one connection, which must not harm the others; or memory ran out, which is nobody's."""
+    def failed(
+        self, connection: Connection, session: Session | None, bug: Exception, request: RequestNumber | None = None
+    ) -> None:
+        """A bug was met on one connection, which must not harm the others; or memory ran out, which is nobody's.
+
+        Args:
+            connection: is closed.
+            session: its session, if it has one.
+            bug: what was raised.
+            request: that was being taken in; sent again, it would meet the same bug (protocol 4.8.1).
+        """
         if isinstance(bug, MemoryError):
             self._out_of_memory(connection, session)
             return
         self._log.emit(events.CONNECTION_FAILED, session=session.id if session else None, error=repr(bug))
-        self.end(connection, INTERNAL_ERROR, Error(ErrorCode.INTERNAL, "the node failed on this connection"))
+        error = Error(ErrorCode.INTERNAL, "the node failed on this connection", request=request)
+        self._end_in_the_middle(connection, session, INTERNAL_ERROR, error)
 
     def _out_of_memory(self, connection: Connection, session: Session | None) -> None:
         """What was said could not be taken in: the client comes back and says it again."""
         self._memory.exhausted("to take in what a client said")
         why = "the node is short of memory and could not take this in; come back, and say it again"
-        self.end(connection, TRY_LATER, Error(ErrorCode.TRY_LATER, why, RETRY_DELAY))
+        self._end_in_the_middle(connection, session, TRY_LATER, Error(ErrorCode.TRY_LATER, why, RETRY_DELAY))
+
+    def _end_in_the_middle(
+        self, connection: Connection, session: Session | None, close: CloseCode, error: Error
+    ) -> None:
+        """Close a connection of whose last message only a part was taken in, though all of it counts as received."""
+        self.end(connection, close, error)
         if session is not None and session.connection is connection:
             self._sessions.detach(session, connection)
-            # A part may have been taken in; that it all comes again is certain only after a gap is declared.
+            # That the rest comes again is certain only after a gap is declared.
             self._sessions.absences.give_up(session)
 
     def violated(self, connection: Connection, violation: RemoteProtocolError) -> None:
@@ -67,7 +85,8 @@ class FailureHandler:
 
     def oversized(self, connection: Connection, beginning: bytes, reason: str) -> None:
         """A message was larger than the connection takes, which closes it; tell the client which it was (4.8.1)."""
-        error = Error(ErrorCode.MESSAGE_TOO_BIG, reason, request=codec.request_of(beginning))
+        request = codec.excessive_request(beginning, self._message_bytes)
+        error = Error(ErrorCode.MESSAGE_TOO_BIG, reason, request=request)
         connection.write(codec.encode_link(error))
 
     def end(self, connection: Connection, close: CloseCode, error: Error) -> None:
@@ -222,16 +241,26 @@ class Conversations:
                 case Error():
                     error = f"client says: {item.message}"
                     self._log.emit(events.PROTOCOL_VIOLATED, address=connection.address, error=error)
-                case Bye():
-                    self._requests.accept(session, item)
                 case _:
-                    self._requests.accept(session, item)  # type: ignore[arg-type]  # a client sends only requests
+                    if not self._accept(session, connection, item):  # type: ignore[arg-type]  # a client's
+                        return False
         if machine.has_output:
             self._sessions.flusher.mark(session)
         # A sign of life moves the deadline away, which is noticed when the old one comes. What is owed brings it near.
         sooner = machine.next_deadline()
         if sooner is not None and (due is None or sooner < due):
             self._sessions.reschedule(session)
+        return True
+
+    def _accept(self, session: Session, connection: Connection, work: Work) -> bool:
+        """Begin what a client asks for; False if a bug was met, and the connection has to end."""
+        try:
+            self._requests.accept(session, work)
+        except MemoryError:
+            raise
+        except Exception as bug:  # noqa: BLE001 - it must not harm other connections
+            self.failures.failed(connection, session, bug, None if isinstance(work, Bye) else work.request)
+            return False
         return True
 
 

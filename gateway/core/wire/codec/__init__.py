@@ -6,6 +6,7 @@ number: a body is made once, however many sessions it goes to, and ``head`` make
 
 from typing import Final
 
+from gateway.core.wire.codec.blame import BEGINNING_BYTES, excessive_request, unreadable_request
 from gateway.core.wire.codec.decoding import decode_from_client, decode_from_server
 from gateway.core.wire.codec.encoding import (
     apart,
@@ -21,7 +22,7 @@ from gateway.core.wire.codec.encoding import (
     number,
 )
 from gateway.core.wire.codec.fields import MAX_NUMBER
-from gateway.core.wire.codec.salvage import BEGINNING_BYTES, Salvaged, request_of
+from gateway.core.wire.codec.salvage import Salvaged
 from gateway.core.wire.codec.values import MAX_NESTING, encode_value, json_text
 
 SUBPROTOCOL: Final = "gateway.v1.json"
@@ -42,11 +43,12 @@ __all__ = [
     "encode_request",
     "encode_update",
     "encode_value",
+    "excessive_request",
     "folding_mark",
     "follow",
     "head",
     "is_snapshot",
     "json_text",
     "number",
-    "request_of",
+    "unreadable_request",
 ]

@@ -8,6 +8,7 @@ from typing import Final
 import orjson
 
 from gateway.core.types import PacketId, RequestNumber
+from gateway.core.wire.codec.blame import unreadable_request
 from gateway.core.wire.codec.fields import BadField, Object, read_count
 from gateway.core.wire.codec.readers import (
     BODIES_FROM_CLIENT,
@@ -19,7 +20,7 @@ from gateway.core.wire.codec.readers import (
     LinkReaders,
     request_number,
 )
-from gateway.core.wire.codec.salvage import Salvaged, request_of, salvage
+from gateway.core.wire.codec.salvage import Salvaged, salvage
 from gateway.core.wire.codec.values import LONG
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RemoteProtocolError
@@ -81,7 +82,7 @@ def _salvage(message: str | bytes, error: orjson.JSONDecodeError) -> object:
     try:
         return salvage(message)
     except ValueError:
-        raise _not_json(error, request=request_of(message)) from None
+        raise _not_json(error, request=unreadable_request(message)) from None
 
 
 def _not_json(error: orjson.JSONDecodeError, *, request: RequestNumber | None = None) -> RemoteProtocolError:
@@ -118,8 +119,11 @@ def _packet(content: object, links: LinkReaders, bodies: BodyReaders, following:
             return read_link(content)
     except BadField as error:
         code = error.code or ErrorCode.PROTOCOL_ERROR
-        raise RemoteProtocolError(f"{kind} packet: {error}", code=code, request=_to_blame(content, kind)) from None
-    raise RemoteProtocolError(f"unknown packet type {kind[:40]!r}", code=ErrorCode.UNKNOWN_PACKET_TYPE)
+        blamed = _to_blame(content) if kind in BODIES_FROM_CLIENT else None
+        raise RemoteProtocolError(f"{kind} packet: {error}", code=code, request=blamed) from None
+    # It may be a request of a later release, which its client can do without (protocol 2.4).
+    message = f"unknown packet type {kind[:40]!r}"
+    raise RemoteProtocolError(message, code=ErrorCode.UNKNOWN_PACKET_TYPE, request=_to_blame(content))
 
 
 def _session_packet(
@@ -141,9 +145,9 @@ def _session_packet(
     return SessionPacket(number, received, body)
 
 
-def _to_blame(content: Object, kind: str) -> RequestNumber | None:
+def _to_blame(content: Object) -> RequestNumber | None:
     """Tell the number of a request that breaks the protocol, if it can be read."""
     try:
-        return request_number(content) if kind in BODIES_FROM_CLIENT else None
+        return request_number(content)
     except BadField:
         return None

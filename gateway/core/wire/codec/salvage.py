@@ -3,9 +3,6 @@
 A lone surrogate, a number beyond all doubles or some thousand brackets make it refuse a message as a whole, and with it
 the number of the request that a reply could go to (protocol 2.6.1). The parser of the standard library takes the first,
 tells of the second and can be helped over the third. It is far slower, and so reads nothing but such messages.
-
-Where not even that is worth its time, ``request_of`` tells by the beginning of a message which request it is (protocol
-4.8.1).
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ from typing import Final, NoReturn
 
 import orjson
 
-from gateway.core.types import RequestNumber
 from gateway.core.wire.codec.fields import Object, Unfit
 from gateway.core.wire.codec.values import MAX_NESTING, TOO_DEEP
 from gateway.core.wire.packets import Packet
@@ -73,7 +69,7 @@ def salvage(message: str | bytes) -> object:
     """
     text = message if isinstance(message, str) else message.decode()
     try:
-        content = _STRICT.decode(text)
+        content = STRICT.decode(text)
     except RecursionError:
         content = _PRUNED.decode(_prune(text))
     for packet in content if isinstance(content, list) else [content]:
@@ -158,39 +154,7 @@ def _too_deep(name: str) -> Unfit:
     return _TOO_DEEP if name == _MARK else _no_json(name)
 
 
-_STRICT: Final = json.JSONDecoder(parse_float=_fraction, parse_int=_whole, parse_constant=_no_json)
+STRICT: Final = json.JSONDecoder(parse_float=_fraction, parse_int=_whole, parse_constant=_no_json)
+"""Reads what the strict parser reads, and beyond that the content that is ``Unfit``."""
+
 _PRUNED: Final = json.JSONDecoder(parse_float=_fraction, parse_int=_whole, parse_constant=_too_deep)
-
-
-BEGINNING_BYTES: Final = 256
-"""Bytes of a message that are looked at: all that clients write before a topic or a value."""
-
-_SCALAR: Final = rb'(?:"[^"\\]*"|-?[0-9]{1,16}|true|false|null)'
-_FIELD: Final = re.compile(rb'[ \t\n\r]*"([a-z_]+)"[ \t\n\r]*:[ \t\n\r]*(' + _SCALAR + rb")[ \t\n\r]*,")
-_OBJECT: Final = re.compile(rb"[ \t\n\r]*\{")
-
-_REQUESTS: Final = frozenset({b'"subscribe"', b'"unsubscribe"', b'"publish"', b'"properties"', b'"authenticate"'})
-
-
-def request_of(message: str | bytes) -> RequestNumber | None:
-    """Tell the number of the one request that a message is, if its beginning says so.
-
-    Args:
-        message: all of it, or its first bytes.
-
-    Returns:
-        The number; None for an array of packets, for what is no request, and if the number stands too far behind.
-    """
-    beginning = (message.encode(errors="replace") if isinstance(message, str) else message)[:BEGINNING_BYTES]
-    opening = _OBJECT.match(beginning)
-    if opening is None:
-        return None
-    fields: dict[bytes, bytes] = {}
-    at = opening.end()
-    while (field := _FIELD.match(beginning, at)) is not None:
-        fields[field[1]] = field[2]
-        at = field.end()
-    number = fields.get(b"request", b"")
-    if fields.get(b"type") not in _REQUESTS or not number.isdigit() or int(number) == 0:
-        return None
-    return RequestNumber(int(number))

@@ -14,7 +14,7 @@ from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket import connection as connection_module
 from gateway.adapters.websocket.connection import PONG_BACKLOG, WebSocketConnection
-from gateway.adapters.websocket.frames import Breach
+from gateway.adapters.websocket.frames import BEGINNING, Breach
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import FrameRule
 from tests.support.clock import eventually
@@ -280,6 +280,28 @@ async def test_each_violation_is_counted_once_by_its_rule(port: Port, data: byte
 
 def test_all_rules_are_those_that_can_be_broken() -> None:
     assert {rule for _, _, rule in BROKEN} | {FrameRule.FLOOD} == set(FrameRule)
+
+
+async def test_of_a_message_that_is_too_big_is_told_what_comes_in_time(
+    port: Port, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enough to tell which request it is (protocol 4.8.1); who sends no more is not waited for long."""
+    monkeypatch.setattr(connection_module, "CULPRIT_TIMEOUT", 0.01)
+    _, ear, peer = await joined(port)
+    await peer.send(b"\x81\xff\x00\x00\x00\x00\x00\x20\x00\x00\x00\x00\x00\x00" + b"x" * 1000)
+    await eventually(lambda: ear.too_big == [b"x" * 1000])
+    await peer.send(close(1009))
+
+    assert await closed_with(peer) == Breach.MESSAGE_TOO_BIG
+    assert violations(port) == {"too_big": 1}
+
+
+async def test_of_a_message_that_is_too_big_no_more_is_read_than_may_tell_which_it_is(port: Port) -> None:
+    _, ear, peer = await joined(port)
+    await peer.send(frame(1, b"x" * (3 * MESSAGE_BYTES)) + close(1009))
+
+    assert await closed_with(peer) == Breach.MESSAGE_TOO_BIG
+    assert [len(beginning) for beginning in ear.too_big] == [MESSAGE_BYTES + BEGINNING]
 
 
 # --- Ends -------------------------------------------------------------------------------------------------------------

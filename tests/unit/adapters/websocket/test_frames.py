@@ -154,16 +154,47 @@ def beginning(*pieces: bytes, most: int) -> bytes | None:
 
 
 def test_of_a_message_that_is_too_big_the_beginning_is_told_as_far_as_it_has_come() -> None:
-    message = b"".join(b"%03d," % number for number in range(100))
+    message = b"".join(b"%03d," % number for number in range(200))
     whole = from_client(1, message)
     head = len(whole) - len(message)
-    assert beginning(whole, most=200) == message[:256]
+    assert beginning(whole, most=200) == message[:456]
     assert beginning(whole[: head + 10], most=200) == message[:10]
     assert beginning(whole[:head], most=200) == b""
     assert beginning(whole[: head - 2], most=200) == b"", "the mask is not whole"
     halves = from_client(1, message[:150], final=False) + from_client(0, message[150:])
-    assert beginning(halves, most=200) == message[:256]
-    assert beginning(from_client(1, message, mask=False), most=500) is None
+    assert beginning(halves, most=200) == message[:456]
+    assert beginning(from_client(1, message, mask=False), most=1000) is None
+
+
+@pytest.mark.parametrize("first", [0, 150])
+@pytest.mark.parametrize("size", [201, 300, 5000])
+def test_of_a_message_that_is_too_big_as_much_is_waited_for_as_tells_which_packet_it_is(size: int, first: int) -> None:
+    message = bytes(at % 251 for at in range(size))
+    wanted = min(size, 456)
+    reader = FrameReader(200)
+    reader.explains = True
+    if first:
+        assert reader.feed(from_client(1, message[:first], final=False)) == ([], None)
+    stream = from_client(0 if first else 1, message[first:])
+    needed = len(stream) - (size - wanted)
+    for at in range(needed - 1):
+        assert reader.feed(stream[at : at + 1]) == ([], None), at
+    assert reader.awaits_culprit
+    _, error = reader.feed(stream[needed - 1 : needed])
+    assert error is not None
+    assert error.beginning == message[:wanted]
+
+
+def test_who_is_not_waited_for_any_more_is_refused_by_what_has_come() -> None:
+    reader = FrameReader(200)
+    reader.explains = True
+    stream = from_client(1, b"[" + b"x" * 500)
+    assert reader.feed(stream[:100]) == ([], None)
+    reader.explains = False
+    _, error = reader.feed(b"")
+
+    assert error is not None
+    assert error.beginning == b"[" + b"x" * (99 - (len(stream) - 501))
 
 
 @pytest.mark.parametrize("size", [126 + MOST, 2**31, 2**63, 2**64 - 1])
