@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { InvalidValue, RequestFailed, RequestRefused, SessionFailed } from "../src/index.js";
-import { comeBack, Network, open, settle } from "../testing/support.mjs";
+import { InvalidValue, RequestFailed, RequestRefused, SessionFailed, SessionRefused } from "../src/index.js";
+import { comeBack, Network, open, settle, WELCOME } from "../testing/support.mjs";
 
 const FAILED_OVER = { outcome: "failed_over", numbering: "restarted", reason: "gap" };
 
@@ -144,6 +144,83 @@ test("an error code of a later release counts as internal", async () => {
   assert.equal(error.code, "internal");
   assert.equal(session.state, "connected");
 });
+
+/** What a later release may add to any packet. */
+const NEW_FIELDS = { weather: { wind: [1, 2, null] }, gateway2: "yes", Type: 7 };
+
+test("fields of later releases are ignored everywhere", async () => {
+  const network = new Network();
+  const { limits, backoff } = WELCOME;
+  const strange = { limits: { ...limits, nesting: 3, weather: null }, backoff: { ...backoff, mood: "good" } };
+  const session = await open(network, {}, { ...NEW_FIELDS, ...strange, numbering: "restarted" });
+  const told = [];
+  session.addEventListener("notice", ({ detail }) => told.push(detail.code));
+  session.addEventListener("recovery", ({ detail }) => told.push(detail.outcome));
+  const subscribing = session.subscribe("a/**", { listener: ({ value }) => told.push(value) });
+  await settle();
+  network.last.say(
+    { id: 1, type: "reply", request: 1, ...NEW_FIELDS },
+    { id: 2, type: "update", topic: "a/1", version: 1, event: "e", value: "one", ...NEW_FIELDS },
+    { type: "ping", ...NEW_FIELDS },
+    { id: 3, type: "notice", code: "moon_landing", message: "It has landed.", ...NEW_FIELDS },
+  );
+  await subscribing;
+  await settle();
+  assert.deepEqual(told, ["one", "moon_landing"]);
+  assert.equal(network.last.packets.at(-1).type, "pong");
+  const refused = session.publish("a/1", 2).catch((error) => error);
+  await settle();
+  const error = { code: "bad_value", message: "no", ...NEW_FIELDS };
+  network.last.say({ id: 4, type: "reply", request: 2, error, ...NEW_FIELDS });
+  assert.ok((await refused) instanceof InvalidValue);
+  network.last.say({ type: "go-away", reason: "spring", delay: 0, ...NEW_FIELDS });
+  await network.until(() => network.last.closed !== null || network.connections.length > 1, "a leave");
+  await comeBack(network, { ...NEW_FIELDS, outcome: "reattached", numbering: "kept", received: 2, token: "token-2" });
+  assert.deepEqual(told, ["one", "moon_landing", "reattached"]);
+  assert.equal(session.state, "connected");
+});
+
+for (const code of [4042, 4099, 4142, 4999, 3042]) {
+  test(`a close with ${code}, of a later release, means what its range says`, async () => {
+    const network = new Network();
+    const session = await open(network);
+    network.last.say({ type: "error", code: "out_of_cheese", message: "come again", ...NEW_FIELDS });
+    network.last.drop(code, "as of 2031");
+    const before = network.last;
+    await network.until(() => network.last !== before && network.last.sent.length > 0, "a resume");
+    network.last.say({ type: "error", code: "out_of_cheese", message: "not yet", retry_after: 0.01 });
+    network.last.drop(4177);
+    await comeBack(network, { outcome: "reattached", numbering: "kept", token: "token-2" });
+    assert.deepEqual([session.state, network.connections.length], ["connected", 3]);
+  });
+}
+
+test("a close code of a later release that says not to come back is obeyed", async () => {
+  const network = new Network();
+  const session = await open(network);
+  network.last.say({ type: "error", code: "out_of_cheese", message: "never again" });
+  network.last.drop(4277, "as of 2031");
+  await session.closed;
+  assert.ok(session.closedReason instanceof SessionRefused);
+});
+
+for (const strange of [{ type: "teleport" }, { id: 2, type: "histogram", topic: "a" }, { type: "publish", id: 2, request: 1, topic: "a", value: 1 }]) {
+  test(`a packet ${strange.type} that no server of this release sends is named, and the session goes on`, async () => {
+    const network = new Network();
+    const session = await open(network);
+    const subscribing = session.subscribe("a");
+    await settle();
+    network.last.say({ id: 1, type: "reply", request: 1 });
+    await subscribing;
+    network.last.say(strange);
+    await settle();
+    const error = network.last.packets.at(-1);
+    assert.deepEqual([network.last.closed.code, error.code], [4200, "unknown_packet_type"]);
+    assert.ok(error.message.includes(strange.type));
+    await comeBack(network, { outcome: "reattached", numbering: "kept", received: 1, token: "token-2" });
+    assert.deepEqual([network.last.packets[0].received, session.state], [1, "connected"]);
+  });
+}
 
 test("an outcome of the future is taken by its numbering, and shown as it is", async () => {
   const network = new Network();

@@ -207,6 +207,35 @@ async def test_a_close_code_that_says_not_to_come_back_is_obeyed(opened: OpenSes
     assert isinstance(session.closed_reason, SessionRefused)
 
 
+@pytest.mark.parametrize(
+    "strange",
+    [
+        {"type": "teleport"},
+        {"id": 2, "type": "histogram", "topic": "a"},
+        {"id": 2, "type": "publish", "request": 1, "topic": "a", "value": 1},
+    ],
+    ids=lambda packet: packet["type"],
+)
+async def test_a_packet_that_no_server_of_this_release_sends_is_named_and_the_session_goes_on(
+    server: ScriptedServer, opened: OpenSession, strange: Packet
+) -> None:
+    session, peer = await opened()
+    subscribing = asyncio.ensure_future(session.subscribe("a"))
+    request = await peer.expect("subscribe")
+    await peer.reply(request)
+    await subscribing
+    await peer.send(strange)
+    error = await peer.expect("error")
+    assert error["code"] == "unknown_packet_type"
+    assert strange["type"] in error["message"]
+    assert await peer.closed() == 4200
+    peer = await server.connection()
+    resume = await peer.welcome(outcome="reattached", received=1, numbering="kept")
+
+    assert resume["received"] == 1
+    assert (await anext(session.recoveries())).outcome == "reattached"
+
+
 # --- Requests that end connections ------------------------------------------------------------------------------------
 
 
