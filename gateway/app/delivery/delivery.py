@@ -31,6 +31,7 @@ from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
 from gateway.core.wire import codec
 from gateway.core.wire.packets import Notice, NoticeCode
+from gateway.core.wire.support import understands
 from gateway.ports import PositionLost, TailBatch, TopicValue
 
 LOSS_DELAY: Final = 0.02
@@ -415,8 +416,9 @@ class Delivery:
         self._metrics.add(catalogue.LOSSES_DECLARED, len(told), label="grid")
 
     def notify(self, sessions: Iterable[Session], notice: Notice) -> None:
-        """Declare something to sessions (P2)."""
+        """Declare something to sessions (P2), as far as their clients understand it (protocol 4.1.1)."""
         outgoing = Outgoing(None, codec.encode_notice(notice))
         for session in sessions:
-            session.machine.submit(outgoing)
-            self._flusher.mark(session)
+            if understands(session.supports, notice.code):
+                session.machine.submit(outgoing)
+                self._flusher.mark(session)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pkgutil
+from enum import StrEnum
+from typing import cast
 
 import pytest
 
@@ -11,6 +13,7 @@ from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.ladder import RecoveryLadder, Rung
 from gateway.app.connections.session_factory import RecoveryOutcome
 from gateway.core.wire.codes import Outcome
+from gateway.core.wire.packets import Notice, NoticeCode
 from tests.support.nodes import TestNode
 from tests.support.raw_client import RawClient
 
@@ -23,6 +26,7 @@ class Handoff:
 
     def __init__(self, rung: Rung, *, applies: bool, answers: bool) -> None:
         self.rung = rung
+        self.outcome = rung.outcome
         self.is_applicable = applies
         self.answers = answers
         self.asked: list[ClaimedSession] = []
@@ -120,6 +124,44 @@ async def test_a_rung_says_whether_numbering_goes_on_and_not_the_word_for_it(n1:
 
     assert (welcome["outcome"], welcome["numbering"]) == ("created", "restarted")
     assert (again["outcome"], again["numbering"], again["received"]) == ("failed_over", "kept", 1)
+
+
+class Late(StrEnum):
+    """What a later release may declare."""
+
+    LANDED = "moon_landing"
+
+
+@pytest.mark.promise("P2")
+@pytest.mark.parametrize(
+    ("supports", "is_asked"), [(None, False), (["handed_over"], False), (["moon_landing", "mirrored"], True)]
+)
+async def test_a_rung_of_a_later_release_is_for_clients_that_name_its_outcome(
+    n1: TestNode, supports: list[str] | None, *, is_asked: bool
+) -> None:
+    """4.1.1; the words of this connection count, not those of the one before."""
+    second = with_a_second_rung(n1, applies=True, answers=True)
+    second.outcome = cast("Outcome", Late.LANDED)
+    async with RawClient(n1.url) as raw:
+        token = (await raw.hello(supports=None if supports else ["moon_landing"]))["token"]
+    async with RawClient(n1.url) as back:
+        again = await back.resume(token, attempt=1, oldest=NOTHING_KEPT, supports=supports)
+
+    assert (again["outcome"], again["reason"]) == ("failed_over", "gap")
+    assert len(second.asked) == is_asked
+
+
+async def test_a_notice_of_a_later_release_is_for_clients_that_name_it(n1: TestNode) -> None:
+    """4.1.1."""
+    async with RawClient(n1.url) as knows, RawClient(n1.url) as other:
+        await knows.hello(supports=["moon_landing"])
+        await other.hello(supports=["handed_over", "mirrored"])
+        held = n1.gateway.node.sessions
+        held.delivery.notify(list(held), Notice(Late.LANDED, "It has landed."))
+        held.delivery.notify(list(held), Notice(NoticeCode.ADMINISTRATOR, "Both are told."))
+
+        assert [(await knows.receive())["code"] for _ in range(2)] == ["moon_landing", "administrator"]
+        assert (await other.receive())["code"] == "administrator"
 
 
 async def test_a_session_of_another_node_is_claimed_as_new_and_interrupted(n1: TestNode, n2: TestNode) -> None:

@@ -8,7 +8,8 @@ What a new rung touches:
   the welcome needs no change;
 * ``Outcome`` in ``gateway.core.wire.codes``, in the order of the ladder. Metrics, system topics and the decoding of
   packets take the names from there;
-* the protocol (4.3 and 10), and which clients may be told the new name: those that say so in ``supports``;
+* the protocol (4.3 and 10), and which clients may be told the new name: those that say so in ``supports``
+  (``gateway.core.wire.support``);
 * ``clients/javascript/src/codes.js``, which a test compares. Clients need no more, as they act by the numbering;
 * what people look at, where each outcome has a word or a colour: ``views`` and ``chart.js`` of
   ``gateway/adapters/admin/page``, ``scripts/dashboards``, ``deploy/prometheus/rules``, ``pipeline/report/charts.py``;
@@ -32,11 +33,16 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
-from gateway.core.wire.codes import FailoverReason
+from gateway.core.wire.codes import FailoverReason, Outcome
+from gateway.core.wire.support import understands
 
 
 class Rung(Protocol):
     """One way to go on with a session, and what it preserves."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the client is told."""
 
     def applies(self, claimed: ClaimedSession) -> bool:
         """Tell whether the rung's condition holds, as far as is known without asking anybody."""
@@ -100,7 +106,9 @@ class RecoveryLadder:
         ====  ==========  ====================================  ===============================  ====================
 
         Rung 5 is ``HandshakeRefused``. It is reached before there is anything to choose from: by whoever reads the
-        token, verifies credentials or claims the session. No rung waits for a failure to be detected (protocol 10.2).
+        token, verifies credentials or claims the session. A rung is passed over for clients that do not say that they
+        understand its outcome, if that is newer than the protocol's first version. No rung waits for a failure to be
+        detected (protocol 10.2).
 
         Args:
             claimed: the session; whoever holds ``session.resuming`` for it holds it until this is done.
@@ -108,8 +116,9 @@ class RecoveryLadder:
         Returns:
             The session, whose client has its welcome.
         """
+        supports = claimed.attempt.packet.supports
         for rung in self._rungs:
-            if rung.applies(claimed):
+            if understands(supports, rung.outcome) and rung.applies(claimed):
                 outcome = await rung.recover(claimed)
                 if outcome is not None:
                     self._go_on(claimed, outcome)

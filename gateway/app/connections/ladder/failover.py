@@ -40,6 +40,8 @@ class Failover:
         has_lost: whether the grid has lost writes since this node began to work.
     """
 
+    outcome: Final = Outcome.FAILED_OVER
+
     def __init__(
         self, context: Context, *, sessions: Sessions, requests: Requests, has_lost: Callable[[], bool]
     ) -> None:

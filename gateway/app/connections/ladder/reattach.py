@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.session_factory import KEPT, REATTACHED, RecoveryOutcome
 from gateway.app.context import Context
+from gateway.core.wire.codes import Outcome
 
 
 class Reattach:
@@ -13,6 +16,8 @@ class Reattach:
     Args:
         context: of the node.
     """
+
+    outcome: Final = Outcome.REATTACHED
 
     def __init__(self, context: Context) -> None:
         self._clock = context.clock
