@@ -399,6 +399,15 @@ def headings() -> set[str]:
     return set(re.findall(r"^(?:#+ )?(\d+(?:\.\d+)*)\b(?!\.\s)", TEXT, re.MULTILINE))
 
 
+def test_each_number_of_a_section_or_paragraph_is_given_once_and_in_order() -> None:
+    # Lines of text may begin with a number, too, but not with one and a new sentence.
+    marked = re.findall(r"^#+ (\d+(?:\.\d+)*)|^(\d+(?:\.\d+)+) (?=[A-Z`*])", TEXT, re.MULTILINE)
+    numbers = [tuple(map(int, (heading or paragraph).split("."))) for heading, paragraph in marked]
+
+    assert len(numbers) > 100
+    assert numbers == sorted(set(numbers))
+
+
 def test_every_section_that_the_code_quotes_exists() -> None:
     known = headings()
     missing = {
