@@ -243,6 +243,52 @@ function awakening(network) {
   return { listeners, now: () => [...listeners].forEach((each) => each()) };
 }
 
+/** A page, as far as the platform tells of it, while *body* runs. */
+async function inPage(body) {
+  const [page, document] = [new EventTarget(), new EventTarget()];
+  document.visibilityState = "visible";
+  const given = { document, addEventListener: page.addEventListener.bind(page), removeEventListener: page.removeEventListener.bind(page) };
+  Object.assign(globalThis, given);
+  try {
+    await body({ page, document });
+  } finally {
+    for (const name of Object.keys(given)) delete globalThis[name];
+  }
+}
+
+for (const [target, name] of [["page", "online"], ["page", "offline"], ["page", "pageshow"], ["document", "visibilitychange"], ["document", "resume"]]) {
+  test(`${name} makes a client look at its connection, until it is over`, async () => {
+    await inPage(async (targets) => {
+      const network = new Network();
+      network.environment.awakened = platform(class {}).awakened;
+      const session = await open(network);
+      const pings = () => network.connections.flatMap(({ packets }) => packets).filter(({ type }) => type === "ping").length;
+      assert.equal(pings(), 0);
+      targets[target].dispatchEvent(new Event(name));
+      await settle();
+      assert.equal(pings(), 1);
+      network.last.say({ type: "pong", received: 0 });
+      network.last.drop(4204);
+      await session.closed;
+      targets[target].dispatchEvent(new Event(name));
+      await settle();
+      assert.deepEqual([pings(), network.connections.length], [1, 1]);
+    });
+  });
+}
+
+test("a page that is hidden or frozen looks at nothing", async () => {
+  await inPage(async ({ document }) => {
+    const network = new Network();
+    network.environment.awakened = platform(class {}).awakened;
+    await open(network);
+    document.visibilityState = "hidden";
+    for (const name of ["visibilitychange", "resume"]) document.dispatchEvent(new Event(name));
+    await settle();
+    assert.equal(network.last.packets.some(({ type }) => type === "ping"), false);
+  });
+});
+
 test("a page that wakes up asks its node at once, and goes on if it answers", async () => {
   const network = new Network();
   const events = awakening(network);

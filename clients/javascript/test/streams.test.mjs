@@ -70,6 +70,29 @@ test("a stream that nobody reads is bounded in bytes", () => {
   assert.equal(stream.conflated, 999);
 });
 
+test("a stream of which nothing is said keeps 10,000 updates, and no more", () => {
+  const stream = new UpdateStream(parseSelector("**"));
+  for (let version = 1; version <= 10_000; version += 1) stream.offer(update("a", version));
+  assert.deepEqual([stream.waiting, stream.conflated], [10_000, 0]);
+  stream.offer(update("a", 10_001));
+  assert.deepEqual([stream.waiting, stream.conflated], [1, 10_000]);
+});
+
+test("a stream of which nothing is said keeps 64 MiB of updates, and no more", async () => {
+  const released = [];
+  const stream = new UpdateStream(parseSelector("**"), { released: (each) => released.push(each) });
+  const value = "x".repeat(2 ** 20 - 1000);
+  for (let number = 1; number <= 64; number += 1) stream.offer({ ...update("a", number), value });
+  assert.deepEqual([stream.waiting, stream.conflated], [64, 0]);
+  stream.offer({ ...update("a", 65), value });
+  assert.deepEqual([stream.waiting, stream.conflated], [1, 64]);
+  for (let number = 1; number <= 63; number += 1) stream.offer({ ...update(`b/${number}`, number), value });
+  assert.deepEqual([stream.waiting, stream.closed], [64, false]);
+  stream.offer({ ...update("c", 1), value });
+  assert.ok(stream.closed, "each is the newest of its topic, and nothing can be spared");
+  assert.deepEqual(released, [stream]);
+});
+
 test("where the newest values alone are too many bytes, the stream ends, and gives what waits first", async () => {
   const released = [];
   const stream = new UpdateStream(parseSelector("**"), { queueBytes: 5000, released: (each) => released.push(each) });

@@ -419,3 +419,23 @@ async def test_a_session_ended_by_an_administrator_raises_for_every_waiter(opene
             await waiter
     await session.wait_closed()
     assert str(session.closed_reason) == "the node ended the session: maintenance"
+
+
+async def test_how_many_updates_one_took_the_place_of_comes_from_the_wire_to_the_application(
+    opened: OpenSession,
+) -> None:
+    """Protocol 6.4; what the server folded and what the stream folded are told by the same mark."""
+    session, peer = await opened()
+    subscribing = asyncio.ensure_future(session.subscribe("a/**", queue_size=2))
+    await peer.answer()
+    stream = await subscribing
+    await peer.send(peer.make_update("a/1", 1, "one"), peer.make_update("a/1", 5, "five") | {"folded": 3})
+    assert [(await anext(stream)).folded for _ in range(2)] == [0, 3]
+    assert stream.conflated == 3
+
+    marked = [peer.make_update("a/1", 5 + 3 * number, number) | {"folded": 2} for number in range(1, 4)]
+    await peer.send(*marked, {"type": "ping"})
+    await peer.expect("pong")
+    update = await anext(stream)
+    assert (update.version, update.folded) == (14, 8), "three marks of two each, and two that made room here"
+    assert stream.conflated == 3 + 8

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.client.queues import ConflatingQueue, VersionFilter
+from gateway.client.queues import ConflatingQueue, VersionFilter, size_of
 from gateway.client.streams import Feed, UpdateStream
 from gateway.core.client.errors import SessionExpired, StreamOverflow
 from gateway.core.client.types import Update
@@ -116,6 +116,33 @@ def test_up_to_its_size_a_queue_keeps_everything() -> None:
     assert (queue.conflated, queue.bytes) == (0, 0)
     with pytest.raises(IndexError):
         queue.pop()
+
+
+def test_a_stream_of_which_nothing_is_said_keeps_ten_thousand_updates_and_no_more() -> None:
+    feed = Feed(parse_selector("**"))
+    for version in range(1, 10_001):
+        feed.offer(update("a", version), 1)
+    assert (feed.waiting, feed.conflated) == (10_000, 0)
+    feed.offer(update("a", 10_001), 1)
+    assert (feed.waiting, feed.conflated) == (1, 10_000)
+
+
+def test_a_stream_of_which_nothing_is_said_keeps_64_mebibytes_and_no_more() -> None:
+    feed = Feed(parse_selector("**"))
+    value = "x" * (2**20 - 3)
+
+    def offer(topic: str, version: int) -> bool:
+        each = Update(topic, value, version, f"0-1-{version}", False)
+        return feed.offer(each, size_of(each))
+
+    assert not any(offer("a", version) for version in range(1, 65))
+    assert (feed.waiting, feed.waiting_bytes, feed.conflated) == (64, 64 * 2**20, 0)
+    assert not offer("a", 65)
+    assert (feed.waiting, feed.waiting_bytes, feed.conflated) == (1, 2**20, 64)
+    assert not any(offer(topic, 1) for topic in map(chr, range(200, 263)))
+    assert (feed.waiting, feed.waiting_bytes, feed.conflated) == (64, 64 * 2**20, 64)
+    assert offer("c", 1), "each is the newest of its topic, and nothing can be spared"
+    assert feed.ended
 
 
 @pytest.mark.parametrize("bounds", [(3, 1000), (1000, 3)])
