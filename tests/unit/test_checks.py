@@ -174,3 +174,25 @@ def test_files_of_a_mark_are_found(mark: str) -> None:
 
     assert files
     assert all(f"mark.{mark}" in (checks.ROOT / each).read_text() for each in files)
+
+
+STARTS_OTHERS = ["redis", "haproxy", "cluster", "spark"]
+"""Marks of tests that start other programs, as pyproject.toml declares them."""
+
+
+@pytest.mark.parametrize("mark", STARTS_OTHERS)
+def test_the_quick_check_leaves_out_what_starts_other_programs(tmp_path: Path, mark: str) -> None:
+    """By what pytest makes of the command: of two tests it chooses the one without the mark."""
+    (tests,) = [part for stage in quick(2, ()) for part in stage if "pytest" in part.command]
+    chosen = tests.command[tests.command.index("-m", 3) + 1]
+    declared = "\n".join(f"    {each}: starts something" for each in STARTS_OTHERS)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{declared}\n")
+    (tmp_path / "test_two.py").write_text(
+        f"import pytest\n\ndef test_alone(): pass\n\n@pytest.mark.{mark}\ndef test_with_others(): pass\n"
+    )
+    command = (sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-m", chosen)
+    collected = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    assert "test_alone" in collected
+    assert "test_with_others" not in collected
+    assert f'"{mark}: ' in (checks.ROOT / "pyproject.toml").read_text()
