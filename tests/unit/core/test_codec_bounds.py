@@ -159,3 +159,13 @@ def test_the_levels_of_a_value_are_counted_exactly() -> None:
                 else:
                     with pytest.raises(RequestRefused):
                         json_text(json.loads(text))
+
+
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize("filling", ["{},", '{"":"","":""},'])
+def test_what_is_made_to_be_looked_at_for_long_is_not_named(filling: str) -> None:
+    """As much as a client of ours may put into one message is looked at; the last of these would be to blame."""
+    bad = packet(2, "tru")
+    usual = packet(1, "1") + ","
+    assert unreadable_request(f"[{usual * (65_000 // len(usual))}{bad}]") == 2
+    assert unreadable_request(f"[{filling * (65_000 // len(filling))}{bad}]") is None

@@ -21,6 +21,13 @@ BEGINNING_BYTES: Final = 256
 """Bytes beyond the largest message that are looked at, if they have come: all that clients write of a packet before a
 topic or a value, where it begins just within."""
 
+WORK: Final = 24_000
+"""What is spent on a message at most: one for each string and run of brackets, and ``PACKET_WORK`` for each packet. A
+message of 64 KiB that a client of ours writes needs less; what needs more is made to, and its request is not named."""
+
+PACKET_WORK: Final = 8
+"""What telling apart and reading a packet costs, in what looking at a string costs."""
+
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _PIECE: Final = re.compile(_STRING + r'|"|[\[{]+|[\]}]+', re.DOTALL)
@@ -40,11 +47,13 @@ class _Extent(NamedTuple):
         start: where it begins.
         end: what follows it; None if it does not end in what there is of the message.
         request: its number, if it is a request and says so.
+        pieces: that were looked at.
     """
 
     start: int
     end: int | None
     request: RequestNumber | None
+    pieces: int
 
 
 def unreadable_request(message: str | bytes) -> RequestNumber | None:
@@ -96,15 +105,17 @@ def _bytes_as_text(message: str | bytes) -> str:
 def _packets(text: str) -> Iterator[_Extent]:
     """Yield the packets of a message, up to the first that does not end or is followed by no other."""
     at = _after_space(text, 0)
+    left = WORK
     if text[at : at + 1] != "[":
-        yield _extent(text, at)
+        yield _extent(text, at, left)
         return
     at = _after_space(text, at + 1)
     while text[at : at + 1] == "{":
-        packet = _extent(text, at)
+        packet = _extent(text, at, left)
         yield packet
         if packet.end is None:
             return
+        left -= packet.pieces + PACKET_WORK
         at = _after_space(text, packet.end)
         if text[at : at + 1] != ",":
             return
@@ -116,14 +127,16 @@ def _after_space(text: str, at: int) -> int:
     return at if space is None else space.end()
 
 
-def _extent(text: str, start: int) -> _Extent:
-    """Tell where the packet that begins at a place ends, and which request it is."""
+def _extent(text: str, start: int, most: int) -> _Extent:
+    """Tell where the packet that begins at a place ends, and which request it is; after *most* pieces, neither."""
     if text[start : start + 1] != "{":
-        return _Extent(start, None, None)
-    depth = 0
+        return _Extent(start, None, None, 0)
+    depth = pieces = 0
     strings: list[re.Match[str]] = []
     end: int | None = None
-    for piece in _PIECE.finditer(text, start):
+    for pieces, piece in enumerate(_PIECE.finditer(text, start), 1):
+        if pieces > most:
+            return _Extent(start, None, None, pieces)
         written = piece[0]
         first = written[0]
         if first == '"':
@@ -138,7 +151,7 @@ def _extent(text: str, start: int) -> _Extent:
         else:
             end = piece.start() + depth
             break
-    return _Extent(start, end, _request(text, strings))
+    return _Extent(start, end, _request(text, strings), pieces)
 
 
 def _request(text: str, strings: list[re.Match[str]]) -> RequestNumber | None:
