@@ -43,7 +43,7 @@ VALUE_BYTES: Final = 100
 VARIED_BYTES: Final = 7
 """Values of varied size have fewer than so many bytes more."""
 
-PARTITION_BYTES: Final = 12 * 1024**2
+PARTITION_BYTES: Final = 8 * 1024**2
 PARTITION_TOPICS: Final = 10_000
 """The defaults of what a partition may hold."""
 

@@ -16,6 +16,7 @@ from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.grid_recovery import GridRecovery
+from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.cluster.presence import Presence
@@ -167,6 +168,7 @@ class Node:
         self.links = None if links is None else NodeLinks(context, links, lambda: self._membership.alive)
         if self.links is not None:
             self._membership.tell_of_table(self.links.look_soon)
+        self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
             store=self._store,
@@ -283,6 +285,8 @@ class Node:
         if self.links is not None:
             self._background.forever(self.links.follow, "follow-nodes")
         self._background.forever(self._membership.reap, "reaper")
+        if self._context.limits.stored.counts:
+            self._background.forever(self._left_sessions.run, "left-sessions")
 
     def not_ready(self) -> Sequence[str]:
         """Tell why no new sessions should come here; nothing means that they may."""

@@ -86,6 +86,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
                 topics=settings.rate_principal_topics,
                 absent=settings.limit_principal_disconnected,
                 absent_bytes=settings.limit_principal_disconnected_bytes,
+                stored_bytes=settings.limit_principal_session_bytes,
             ),
             node=AccountLimits(
                 connections=settings.limit_connections if connections is None else connections,
@@ -94,6 +95,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
                 selections=settings.limit_node_selections,
                 absent=settings.limit_disconnected,
                 absent_bytes=settings.limit_disconnected_bytes,
+                stored_bytes=settings.limit_session_bytes,
             ),
             exempt=settings.limit_exempt,
             exempt_handshakes=settings.rate_exempt_tls_handshakes,

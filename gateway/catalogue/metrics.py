@@ -66,6 +66,11 @@ DISCONNECTED_BYTES = Metric(
     Kind.GAUGE,
     "Approximate memory of sessions without a client. A body that several sessions share counts once for each.",
 )
+STORED_SESSION_BYTES = Metric(
+    "gateway_stored_session_bytes",
+    Kind.GAUGE,
+    "Bytes that this node's sessions, and those that it has given back, take in the grid; see limit_session_bytes.",
+)
 DISCONNECTED_GIVEN_UP = Metric(
     "gateway_disconnected_given_up_total",
     Kind.COUNTER,
@@ -406,6 +411,8 @@ LIMITS_EXCEEDED = Metric(
         "limit_principal_sessions",
         "limit_principal_disconnected",
         "limit_principal_disconnected_bytes",
+        "limit_principal_session_bytes",
+        "limit_session_bytes",
         "limit_disconnected",
         "limit_disconnected_bytes",
         "rate_principal_handshakes",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.core.types import NodeRef
@@ -54,6 +54,8 @@ class NodeReport:
         lag: seconds by which its event loop was late when it last looked.
         link: where other nodes have a link to it, as host:port; empty if it has none.
         link_protocols: versions of the protocol of links that it speaks.
+        session_bytes: that its sessions take in the grid, and those that it has given back.
+        largest: bytes of those whose sessions take much, by principal.
     """
 
     listen: str
@@ -67,6 +69,8 @@ class NodeReport:
     lag: float = 0.0
     link: str = ""
     link_protocols: tuple[int, ...] = ()
+    session_bytes: int = 0
+    largest: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

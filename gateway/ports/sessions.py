@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeAlias
@@ -179,6 +179,18 @@ class SessionPage(NamedTuple):
     last: SessionId | None
 
 
+class LeftSizes(NamedTuple):
+    """What some disconnected sessions of one session partition take in the grid.
+
+    Attributes:
+        sizes: bytes by principal, as ``gateway.core.session.stored_size`` counts them.
+        next: where the next page begins; None if there is nothing after this one.
+    """
+
+    sizes: Mapping[str, int]
+    next: int | None
+
+
 class SessionStore(Protocol):
     """Sessions in the grid. Each method is one atomic step per session.
 
@@ -336,6 +348,21 @@ class SessionStore(Protocol):
         Args:
             partition: which of the session partitions.
             after: the ``last`` of the page before; None for the first page.
+            limit: most sessions to look at, at least 1.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def left(self, partition: int, *, besides: Collection[NodeRef], start: int, limit: int) -> LeftSizes:
+        """Tell what the disconnected sessions of one session partition take, but for those of some nodes.
+
+        Sessions that come or go between two pages may be counted twice or not at all.
+
+        Args:
+            partition: which of the session partitions.
+            besides: the nodes that count their own.
+            start: the ``next`` of the page before; 0 for the first page.
             limit: most sessions to look at, at least 1.
 
         Raises:

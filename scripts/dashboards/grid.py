@@ -123,10 +123,12 @@ GRID: Final = Dashboard(
             (
                 Panel(
                     title="Memory",
-                    meaning="What each master uses, and its maxmemory if it has one.",
+                    meaning="What each master uses, and its maxmemory if it has one; and what sessions take of all "
+                    "masters together, as the nodes count it.",
                     queries=(
                         Query(_of_master("gateway_grid_memory_bytes"), "{{master}} used"),
                         Query(f"{_of_master('gateway_grid_memory_limit_bytes')} > 0", "{{master}} limit"),
+                        Query('sum(gateway_stored_session_bytes{cluster=~"$cluster"})', "sessions"),
                     ),
                     unit=Unit.BYTES,
                 ),

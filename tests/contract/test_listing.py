@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from gateway.core.session.stored_size import ENTRY_BYTES, RECEIPTS_BYTES, SESSION_BYTES, record_bytes
+from gateway.core.topics.selections import Selections
 from gateway.core.types import SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Grid, NodeEntry, NodeReport, SessionPage
+from gateway.ports import Grid, LeftSizes, NodeEntry, NodeReport, SessionPage, SessionRecord
 from tests.contract.examples import (
     expire_all,
     ids_in_one_partition,
@@ -34,6 +38,8 @@ REPORT = NodeReport(
     lag=0.25,
     link="127.0.0.1:8301",
     link_protocols=(1, 2),
+    session_bytes=5,
+    largest={"alice": 4},
 )
 
 
@@ -217,3 +223,57 @@ async def test_single_topics_are_read(harness: Harness) -> None:
         b"1",
     )
     assert await grid.topics.read([]) == []
+
+
+# --- what sessions take -----------------------------------------------------------------------------------------------
+
+
+async def test_what_is_left_is_added_up_but_for_sessions_that_somebody_counts(harness: Harness) -> None:
+    """Tell what the disconnected sessions of one session partition take, but for those of some nodes."""
+    grid = await harness.grid()
+    ids = ids_in_one_partition(6)
+    gone = node("n1", "before")
+    parts: list[dict[str, Any]] = [
+        {},
+        {"properties": {"a": '\u00e9"\\\u2028' * 50}, "partitions": frozenset({3, 63})},
+        {"selections": ("+prices/**", "-prices/\u00e9", "+*")},
+    ]
+    left = [session(session_id=each, owner=gone, **more) for each, more in zip(ids, parts, strict=False)]
+    another = replace(session(session_id=ids[3], owner=gone), principal="bob", roles=frozenset({"a", "b"}))
+    another = replace(another, principal_properties={"team": "x"})
+    connected = session(session_id=ids[4], owner=gone)
+    counted = session(session_id=ids[5], owner=N2)
+    for record in (*left, another, connected, counted):
+        await grid.sessions.create(record)
+    for record in (*left, another, counted):
+        await grid.sessions.disconnect(ownership(record))
+
+    whole = await grid.sessions.left(partition_of(connected), besides={N2}, start=0, limit=100)
+
+    sizes = {"alice": sum(map(size_of, left)), "bob": size_of(another)}
+    assert whole == LeftSizes(sizes, None)
+    assert size_of(left[1]) > SESSION_BYTES + 2 * RECEIPTS_BYTES + 300
+    assert size_of(left[2]) > SESSION_BYTES + 3 * ENTRY_BYTES
+    paged: Counter[str] = Counter()
+    start: int | None = 0
+    while start is not None:
+        page = await grid.sessions.left(partition_of(connected), besides={N2}, start=start, limit=2)
+        paged.update(page.sizes)
+        start = page.next
+    assert paged == sizes
+    await grid.sessions.end(ownership(another), reason=ErrorCode.SESSION_CLOSED)
+    assert (await grid.sessions.left(partition_of(connected), besides={N2, gone}, start=0, limit=9)) == LeftSizes(
+        {}, None
+    )
+
+
+def size_of(record: SessionRecord) -> int:
+    """Reckon what a record takes, as a node does that holds the session."""
+    return record_bytes(
+        properties=record.properties,
+        principal_properties=record.principal_properties,
+        roles=record.roles,
+        entries=len(record.selections),
+        entries_bytes=Selections.from_wire(record.selections).text_bytes,
+        publish_partitions=len(record.publish_partitions),
+    )

@@ -20,7 +20,8 @@ from redis.exceptions import ConnectionError  # noqa: A004 - that of redis-py
 
 import lb.render
 import lb.topology
-from gateway.core.topics.topics import TOPIC_PARTITIONS
+from gateway.adapters.redis.sessions import ENDED_MOST
+from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.local.ports import free_port
 from gateway.local.processes import ManagedProcess, find_program
 from gateway.settings import OTHER_VARIABLES, SETTINGS, Settings
@@ -175,14 +176,19 @@ def test_the_configuration_of_haproxy_is_what_lb_renders(folder: Path) -> None:
 
 
 @pytest.mark.promise("P20")
-def test_all_topics_together_fit_the_redis_that_is_shipped() -> None:
-    """P20: by the defaults nobody fills Redis with values or updates, and a fifth of it is left for sessions."""
+def test_all_topics_and_sessions_together_fit_the_redis_that_is_shipped() -> None:
+    """P20: by the defaults nobody fills Redis with values, updates or sessions."""
     (given,) = re.findall(r"(?m)^maxmemory (\d+)gb$", (DEPLOY / "redis" / "redis.conf").read_text("utf-8"))
     defaults = Settings()
     marked_late = 17 / 16  # a stream may hold a block more than its bound, see scripts/sizes.lua
     rounded_up = 1.25  # by the allocator of Redis, at worst
     held = TOPIC_PARTITIONS * (defaults.stream_bytes * marked_late + defaults.limit_partition_bytes) * rounded_up
-    assert held < 0.81 * int(given) * 1024**3
+    assert held < 0.66 * int(given) * 1024**3
+    held += defaults.limit_session_bytes * rounded_up
+    held += (SESSION_PARTITIONS + TOPIC_PARTITIONS) * ENDED_MOST * 128  # records of ended sessions
+    held += 64 * 1024**2  # backlog of replicas
+    assert held < 0.95 * int(given) * 1024**3
+    assert 0 < defaults.limit_principal_session_bytes <= defaults.limit_session_bytes // 2
 
 
 @pytest.mark.redis

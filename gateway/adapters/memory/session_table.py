@@ -10,9 +10,10 @@ create ──▶ connected ──disconnect, orphan──▶ window runs ──e
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
+from gateway.core.session.stored_size import record_bytes
 from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
@@ -23,6 +24,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     Identity,
+    LeftSizes,
     Ownership,
     Restored,
     SessionChanges,
@@ -277,6 +279,25 @@ class SessionTable:
         found = sorted(session for session in sessions if after is None or session > after)[:limit]
         last = found[-1] if len(found) == limit else None
         return SessionPage([sessions[session].shown() for session in found], last)
+
+    def left(self, number: int, besides: Collection[NodeRef], start: int, limit: int) -> LeftSizes:
+        """See ``SessionStore.left``."""
+        partition = self._partitions[number]
+        by_deadline = sorted((deadline, session) for session, deadline in partition.deadlines.items())
+        looked_at = [session for _, session in by_deadline[start : start + limit]]
+        sizes: dict[str, int] = {}
+        for session in looked_at:
+            record = partition.sessions[session].shown()
+            if record.owner not in besides:
+                sizes[record.principal] = sizes.get(record.principal, 0) + record_bytes(
+                    properties=record.properties,
+                    principal_properties=record.principal_properties,
+                    roles=record.roles,
+                    entries=len(record.selections),
+                    entries_bytes=sum(len(each.encode()) for each in record.selections),
+                    publish_partitions=len(record.publish_partitions),
+                )
+        return LeftSizes(sizes, start + limit if len(looked_at) == limit else None)
 
     def owned(self, owner: NodeRef, number: int) -> list[SessionId]:
         """See ``SessionStore.owned``."""

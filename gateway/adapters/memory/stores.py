@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
 from gateway.adapters.memory.grid_connection import GridConnection
@@ -20,6 +20,7 @@ from gateway.ports import (
     Identity,
     JournalBatch,
     LeaseTable,
+    LeftSizes,
     NodeEntry,
     NodeReport,
     Ownership,
@@ -115,6 +116,10 @@ class MemorySessionStore:
     async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.page(partition, after, limit))
+
+    async def left(self, partition: int, *, besides: Collection[NodeRef], start: int, limit: int) -> LeftSizes:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.sessions.left(partition, besides, start, limit))
 
     async def owned(self, owner: NodeRef, partition: int) -> Sequence[SessionId]:
         """See the port."""

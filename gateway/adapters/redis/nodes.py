@@ -23,10 +23,11 @@ from gateway.ports import EventLog, ExpiredLease, LeaseLost, LeaseTable, Metrics
 _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
     **dict.fromkeys(("listen", "admin", "version", "link"), str),
     **dict.fromkeys(("started", "lag"), (int, float)),
-    **dict.fromkeys(("connected", "disconnected"), int),
+    **dict.fromkeys(("connected", "disconnected", "session_bytes"), int),
     "draining": bool,
     "reasons": list,
     "link_protocols": list,
+    "largest": dict,
 }
 """What a report tells, and of what types that is in JSON."""
 
@@ -280,6 +281,8 @@ def _report(stored: bytes) -> NodeReport | None:
         raise ValueError("'reasons' are no texts")
     if not all(type(each) is int for each in told.get("link_protocols", ())):
         raise ValueError("'link_protocols' are no numbers")
+    if not all(type(each) is int for each in told.get("largest", {}).values()):
+        raise ValueError("'largest' are no numbers")
     try:
         report = NodeReport(**{name: told[name] for name in _REPORTED if name in told})
     except TypeError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -14,6 +14,7 @@ from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.adapters.redis.write_gate import ANY_TERM, WriteGate
+from gateway.core.session.stored_size import ENTRY_BYTES, RECEIPTS_BYTES, SESSION_BYTES
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
@@ -24,6 +25,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     Identity,
+    LeftSizes,
     Ownership,
     Restored,
     SessionChanges,
@@ -287,6 +289,27 @@ class RedisSessions:
         records = [self._readable(session, reply) for session, reply in zip(found, replies, strict=True)]
         last = found[-1] if len(names) == limit else None
         return SessionPage([each for each in records if each is not None], last)
+
+    async def left(self, partition: int, *, besides: Collection[NodeRef], start: int, limit: int) -> LeftSizes:
+        """See ``SessionStore.left``."""
+        deadlines = self._keys.deadlines[partition]
+        names = await self._batcher.call(("ZRANGEBYSCORE", deadlines, "-inf", "+inf", "LIMIT", start, limit))
+        found = await self._named(partition, deadlines, names)
+        sizes: dict[str, int] = {}
+        if found:
+            told = await self._batcher.call(
+                scripts.SESSION_SIZES.across(
+                    len(found),
+                    *map(self._keys.session, found),
+                    *(SESSION_BYTES, ENTRY_BYTES, RECEIPTS_BYTES),
+                    *map(str, besides),
+                )
+            )
+            for principal, size in zip(told[::2], told[1::2], strict=True):
+                # A name that is foreign to the gateway is nobody's, but what it takes counts for all.
+                name = principal.decode(errors="replace")
+                sizes[name] = sizes.get(name, 0) + size
+        return LeftSizes(sizes, start + len(found) if len(names) == limit else None)
 
     async def owned(self, owner: NodeRef, partition: int) -> list[SessionId]:
         """See ``SessionStore.owned``."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.app.admission.addresses import AddressConnection, Addresses, account_key
 from gateway.app.admission.refusals import RETRY_DELAY, HandshakeRefused
+from gateway.app.admission.stored_sessions import StoredSessions
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.parameters import NodeParameters
 from gateway.app.session.meter import Meter
@@ -14,6 +16,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.accounts import Account, AccountLimits, Accounts
 from gateway.core.pacing.rates import TokenBucket
+from gateway.core.session.stored_size import RECEIPTS_BYTES, selections_bytes, text_bytes
 from gateway.core.topics.selections import Selections
 from gateway.core.wire.codes import LIMIT_EXCEEDED, TRY_LATER, ErrorCode
 from gateway.core.wire.errors import RequestRefused
@@ -50,6 +53,7 @@ class Limits:
     Attributes:
         node: the account of the node itself.
         topics: whether new topics of a principal are limited.
+        stored: what sessions take in the grid.
         memory_short: whether the process runs out of memory, so that nobody new is taken on.
     """
 
@@ -65,6 +69,7 @@ class Limits:
         self._exempt = Accounts[str](AccountLimits(handshakes=exempt), MOST_ACCOUNTS) if exempt else None
         self._principals = Accounts[str](usage.principal, MOST_ACCOUNTS) if usage.principal.any else None
         self.node = Account(usage.node)
+        self.stored = StoredSessions(parameters, metrics, self.exceeded)
         self.memory_short = False
         self.topics = usage.principal.topics > 0
         self._counts_selections = bool(usage.principal.selections or usage.node.selections)
@@ -229,6 +234,7 @@ class Limits:
     def leave(self, session: Session) -> None:
         """The node holds it no more."""
         self._count_selections(session, -session.counted)
+        self.stored.leave(session)
         if session.account is not None:
             session.account.connections -= 1
             session.account = None
@@ -236,7 +242,8 @@ class Limits:
     # --- Selections ---------------------------------------------------------------------------------------------------
 
     def recount(self, session: Session) -> None:
-        """The selections of a session that the node holds may have changed."""
+        """The selections of a session that the node holds may have changed, or what else the grid holds of it."""
+        self.stored.recount(session)
         if self._counts_selections:
             self._count_selections(session, len(session.selections) - session.counted)
 
@@ -247,7 +254,7 @@ class Limits:
             session.account.selections += change
 
     def check_selections(self, session: Session, selections: Selections) -> None:
-        """Check whether a session may have a list of selections in place of its own.
+        """Check whether a session may have a list of selections in place of its own; ``recount`` follows in any case.
 
         What a limit that was lowered meanwhile allows no more stays, and may become less.
 
@@ -262,6 +269,15 @@ class Limits:
         if size > limits.selection_bytes and size >= session.selections.text_bytes:
             why = f"the session's selectors would have {size} bytes; limits.selection_bytes is {limits.selection_bytes}"
             raise self._too_many("limit_selection_bytes", why, session)
+        self._check_counted(session, wanted)
+        self.stored.check(
+            session,
+            selections_bytes(selections) - selections_bytes(session.selections),
+            ErrorCode.TOO_MANY_SELECTIONS,
+            "Use wider selectors, unsubscribe first, or end sessions that are not needed.",
+        )
+
+    def _check_counted(self, session: Session, wanted: int) -> None:
         more = wanted - session.counted
         if not self._counts_selections or more <= 0:
             return
@@ -286,7 +302,29 @@ class Limits:
             f"{limit}: {why}. Use wider selectors, or unsubscribe first.", code=ErrorCode.TOO_MANY_SELECTIONS
         )
 
+    def check_properties(self, session: Session, properties: Mapping[str, str]) -> None:
+        """Check whether a session may have properties in place of its own; ``recount`` follows in any case.
+
+        Raises:
+            RequestRefused: its sessions, or all, would take too many bytes of the grid.
+        """
+        change = text_bytes(properties) - text_bytes(session.properties)
+        self.stored.check(session, change, ErrorCode.TOO_MANY_BYTES, "Remove properties, or end other sessions, first.")
+
     # --- Topics -------------------------------------------------------------------------------------------------------
+
+    def check_receipts(self, session: Session, partitions: int) -> None:
+        """Check whether a session may leave receipts in so many topic partitions; ``recount`` follows in any case.
+
+        Raises:
+            RequestRefused: its sessions, or all, would take too many bytes of the grid.
+        """
+        self.stored.check(
+            session,
+            RECEIPTS_BYTES * (partitions - len(session.publish_partitions)),
+            ErrorCode.TOO_MANY_BYTES,
+            "Nothing was published; publish below fewer roots, or end other sessions, first.",
+        )
 
     def most_topics(self, session: Session) -> int:
         """Tell how many topics a partition may hold for this session to create one; see ``PublishCommand``."""

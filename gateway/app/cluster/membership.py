@@ -58,7 +58,7 @@ class Membership:
         context: of the node.
         sessions: the sessions held here.
         grid_recovery: verifies them after the lease was lost.
-        presence: reports the node with each renewal.
+        presence: reports the node with each renewal, and hears what others report.
     """
 
     def __init__(self, context: Context, sessions: Sessions, grid_recovery: GridRecovery, presence: Presence) -> None:
@@ -108,6 +108,7 @@ class Membership:
             try:
                 await self._renew()
                 await self._presence.tell()
+                await self._presence.hear()
                 await self._grant_lost_leases()
                 for expired in self._table.expired:
                     await self._take_over(expired)

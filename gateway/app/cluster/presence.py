@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
+from gateway.core.pacing.shared_bytes import HeldBytes
 from gateway.ports import GridUnavailable, NodeReport, PeerLinks
 
 
@@ -36,6 +37,7 @@ class Presence:
         self._me = context.me
         self._grid = context.grid
         self._background = context.background
+        self._stored = context.limits.stored
         self._sessions = sessions
         self._not_ready = not_ready
         self._draining = draining
@@ -61,6 +63,7 @@ class Presence:
             return None
         listen, admin, version = self._places
         connected = self._sessions.connected()
+        held = self._stored.report()
         return NodeReport(
             listen=listen,
             admin=admin,
@@ -73,6 +76,8 @@ class Presence:
             lag=self.lag,
             link="" if self._links is None else self._links.address,
             link_protocols=() if self._links is None else self._links.protocols,
+            session_bytes=held.total,
+            largest=held.large,
         )
 
     async def tell(self) -> None:
@@ -81,6 +86,16 @@ class Presence:
         if report is not None:
             with suppress(GridUnavailable):
                 await self._grid.nodes.report(self._me, report)
+
+    async def hear(self) -> None:
+        """Take in what the other nodes tell of themselves that matters here: what their sessions take in the grid.
+
+        Raises:
+            GridUnavailable: to be asked again with the next renewal; until then they are taken to be as they were.
+        """
+        entries = await self._grid.nodes.entries()
+        reports = [each.report for each in entries if each.node != self._me and each.report is not None]
+        self._stored.told([HeldBytes(each.session_bytes, dict(each.largest)) for each in reports])
 
     def tell_soon(self) -> None:
         """Report without waiting for it."""

@@ -133,18 +133,19 @@ class HelloHandler:
             self._authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
-        try:
-            await self._store.create(session)
-        except (GridUnavailable, SessionLost):
-            self._claimer.disown(session.id)
-            raise grid_unavailable() from None
-        # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
-        if self._revocations.refuses(session):
-            self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=connection.address)
-            self._enforcement.end_claimed(session.ownership)
-            raise refusal(ErrorCode.REVOKED)
-        self._authorisation.enforce(session)
-        self._sessions.add(session)
+        with self._limits.stored.opening(session, at_admin_port=at_admin_port):
+            try:
+                await self._store.create(session)
+            except (GridUnavailable, SessionLost):
+                self._claimer.disown(session.id)
+                raise grid_unavailable() from None
+            # Once more: what was revoked, or reviewed, while the grid was asked could not find the session here.
+            if self._revocations.refuses(session):
+                self._log.emit(events.REVOKED_REFUSED, principal=session.principal, address=connection.address)
+                self._enforcement.end_claimed(session.ownership)
+                raise refusal(ErrorCode.REVOKED)
+            self._authorisation.enforce(session)
+            self._sessions.add(session)
         session.machine.open(self._clock.monotonic(), generation=session.token_generation)
         self._session_factory.welcome(session, connection, CREATED, supports=packet.supports)
         self._sessions.flusher.flush(session)

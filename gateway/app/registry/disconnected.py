@@ -22,7 +22,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
@@ -86,6 +86,20 @@ def buffered_bytes(session: Session) -> int:
     return machine.resend_bytes + machine.waiting_bytes + PACKET_BYTES * packets + session.lane.bytes
 
 
+class _Kept(NamedTuple):
+    """A session that the grid holds, and this node does not.
+
+    Attributes:
+        account: of its principal.
+        principal: whose it is.
+        stored: bytes that it takes in the grid, as far as they are counted.
+    """
+
+    account: Account | None
+    principal: str
+    stored: int
+
+
 @dataclass(slots=True)
 class _Absence:
     """One session whose client is away.
@@ -138,12 +152,12 @@ class Absences:
         self._away: dict[Session, _Absence] = {}
         """In the order in which their clients went."""
         self._returned_to_grid: Deadlines[SessionId] = Deadlines()
-        self._accounts: dict[SessionId, Account | None] = {}
-        """Of those that are held by the grid alone."""
+        self._kept: dict[SessionId, _Kept] = {}
+        """Those that are held by the grid alone."""
         self._found: dict[Account, _LookedThrough] = {}
         self._pressed = asyncio.Event()
         context.metrics.watch(catalogue.DISCONNECTED_BYTES, lambda: self._node.absent_bytes + self._node.buffered_bytes)
-        context.metrics.watch(catalogue.SESSIONS_GIVEN_BACK, lambda: len(self._accounts))
+        context.metrics.watch(catalogue.SESSIONS_GIVEN_BACK, lambda: len(self._kept))
 
     # --- What happens to sessions -------------------------------------------------------------------------------------
 
@@ -167,13 +181,25 @@ class Absences:
 
     def found(self, session: SessionId) -> None:
         """A session is held by a node again, this one or another; it may have been given back to the grid by this."""
-        if session in self._accounts:
+        if session in self._kept:
             self._returned_to_grid.cancel(session)
             self._forget_returned(session)
 
     def _forget_returned(self, session: SessionId) -> None:
-        for account in self._concerned(self._accounts.pop(session)):
+        kept = self._kept.pop(session)
+        self._limits.stored.keep(kept.principal, -kept.stored)
+        for account in self._concerned(kept.account):
             account.absent -= 1
+
+    def left_to_grid(self, session: Session) -> None:
+        """A session is about to be dropped here that stays in the grid until its window ends: it counts until then."""
+        self.found(session.id)
+        kept = self._kept[session.id] = _Kept(session.account, session.principal, session.stored)
+        self._limits.stored.keep(kept.principal, kept.stored)
+        for account in self._concerned(kept.account):
+            account.absent += 1  # it is one of the principal's sessions still, which ``forget`` does not know
+        # It is over earlier, as it has been running; the node has no more to go by, and need not know exactly.
+        self._returned_to_grid.schedule(session.id, self._clock.monotonic() + session.window)
 
     def _concerned(self, account: Account | None) -> tuple[Account, ...]:
         return (self._node,) if account is None else (self._node, account)
@@ -223,11 +249,11 @@ class Absences:
             Of how many sessions the buffers were given up, and of how many the copies; nothing if nothing is left.
         """
         buffers = copies = 0
-        for session, absence in list(self._away.items()):
+        for session in list(self._away):
             if buffers + copies >= SHED_AT_ONCE:
                 break
             if self._is_held_by_grid(session):
-                self._give_back(session, absence)
+                self._give_back(session)
                 copies += 1
             else:
                 buffers += self._give_up_buffer(session)
@@ -307,13 +333,13 @@ class Absences:
     async def _give_up_copies(self, account: Account, away: _Away, most: int) -> int:
         """Give up the copies of those that have been away for longest, until what is left takes *most* bytes."""
         given_up = 0
-        for looked_at, (session, absence) in enumerate(away, 1):
+        for looked_at, (session, _) in enumerate(away, 1):
             if account.absent_bytes <= most:
                 break
             if not looked_at % SESSIONS_SLICE:
                 await asyncio.sleep(0)
             if session in self._away and self._is_held_by_grid(session):
-                self._give_back(session, absence)
+                self._give_back(session)
                 given_up += 1
                 if not given_up % COPIES_SLICE:
                     await asyncio.sleep(0)
@@ -332,13 +358,8 @@ class Absences:
             and not self._store.must_restore(session)
         )
 
-    def _give_back(self, session: Session, absence: _Absence) -> None:
-        concerned = self._concerned(absence.account)
-        for account in concerned:
-            account.absent += 1  # it is one of the principal's sessions still, which ``forget`` does not know
-        self._accounts[session.id] = absence.account
-        # It is over earlier, as it has been running; the node has no more to go by, and need not know exactly.
-        self._returned_to_grid.schedule(session.id, self._clock.monotonic() + session.window)
+    def _give_back(self, session: Session) -> None:
+        self.left_to_grid(session)
         self._metrics.add(catalogue.DISCONNECTED_GIVEN_UP, label="copies")
         self._let_go(session)
 

@@ -263,6 +263,8 @@ class Sessions:
             session.connection = None  # first of all, as nothing more can be written for it
             self.close_connection(connection, code)
         if not session.dropped:
+            if self._store.replicated:
+                self.absences.left_to_grid(session)
             self.drop(session, code)
             if self._store.replicated:
                 self._save_disconnect(session)

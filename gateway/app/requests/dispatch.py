@@ -88,6 +88,7 @@ class Requests:
         self._authentication = authentication
         self._log = context.log
         self._memory = context.memory
+        self._limits = context.limits
         self._announce = context.announce
         self._store = store
         self._sessions = sessions
@@ -198,8 +199,12 @@ class Requests:
                 properties.pop(name, None)
         check_properties({name: value or "" for name, value in request.changes.items()})
         check_properties({name: value for name, value in properties.items() if name != CLIENT_TYPE_PROPERTY})
-        await self._store.change(session, SessionChanges(properties=properties))
-        session.properties = properties
+        self._limits.check_properties(session, properties)
+        try:
+            await self._store.change(session, SessionChanges(properties=properties))
+            session.properties = properties
+        finally:
+            self._limits.recount(session)
         self._announce(PropertiesChanged(session, request.changes))
         session.reply(Reply(request=request.request))
 
@@ -213,6 +218,7 @@ class Requests:
             return
         await self._store.change(session, SessionChanges(identity=found))
         session.show(found)
+        self._limits.recount(session)
         self._sessions.refreshed(session)
         self._log.emit(events.CREDENTIALS_REFRESHED, session=session.id)
         self._authorisation.declare(session, self._authorisation.enforce(session))

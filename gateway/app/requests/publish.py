@@ -72,7 +72,10 @@ class Publishing:
         if commands:
             began = self._clock.monotonic()
             if not self._store.is_ready(session, touched):
-                await self._store.prepare(session, touched)
+                try:
+                    await self._store.prepare(session, touched)
+                finally:
+                    self._limits.recount(session)
             started = self._clock.monotonic()
             with self._tracer.span(Operation.PUBLISH) as span:
                 span.note("requests", len(commands))
@@ -102,6 +105,7 @@ class Publishing:
         settled, ownership, stored = session.settled(), session.ownership, self._store.replicated
         largest, place = self._parameters.limits.value_bytes, self._place
         asks = not session.permissions.publishes_all
+        known = session.publish_partitions
         most, most_bytes = self._limits.most_topics(session), self._parameters.partition_bytes
         for request in run:
             try:
@@ -110,6 +114,10 @@ class Publishing:
                 topic, partition = place(request.topic)
                 if asks:
                     self._authorisation.check_publish(session, topic)
+                if partition not in known:
+                    # Nobody can have executed it: that it may leave a receipt there is written ahead.
+                    self._limits.check_receipts(session, len(known) + 1)
+                    known |= {partition}
             except RequestRefused as reason:
                 # Its trace leads to this very list, and the session and what it published would stay with it.
                 refused.append((request.request, reason.with_traceback(None)))

@@ -120,6 +120,7 @@ class Selecting:
             async with session.selecting:
                 await self._select(session, request, selector, kept, cost)
         finally:
+            self._limits.recount(session)
             self._limits.charge_work(session, cost.effort())
 
     async def _rest(self, session: Session) -> None:
@@ -147,7 +148,6 @@ class Selecting:
             self._authorisation.record(session)
         in_force = self._delivery.in_force(session)
         self._delivery.select(session, wanted)
-        self._limits.recount(session)
         if changes:
             sign = "+" if isinstance(request, Subscribe) else "-"
             self._announce(SelectionsChanged(session, [sign + selector.text, *map(str, kept)]))

@@ -82,6 +82,7 @@ class Session(ServerSession):
         paused: its connection is not read at the moment, because the client asks for more than it may.
         account: what its principal uses of this node, if that is limited.
         counted: its selections as far as they are counted there.
+        stored: bytes that it takes in the grid, as far as they are counted.
         advised_backoff: what its client was last advised about coming back.
         deduplicated: its publishes on this connection that were in the grid already.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
@@ -115,6 +116,7 @@ class Session(ServerSession):
         "resuming",
         "retained",
         "selecting",
+        "stored",
         "stored_under",
         "unsaved",
         "written",
@@ -145,6 +147,7 @@ class Session(ServerSession):
         self.paused = False
         self.account: Account | None = None
         self.counted = 0
+        self.stored = 0
         self.advised_backoff: Backoff | None = None
         self.refreshes: TokenBucket | None = None
         self.conflated = 0

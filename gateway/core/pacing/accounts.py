@@ -40,6 +40,7 @@ class AccountLimits:
         topics: created, per second.
         absent: sessions without a client.
         absent_bytes: of memory that those take.
+        stored_bytes: of the grid that sessions take; counted in ``shared_bytes``, over all nodes.
     """
 
     connections: int = 0
@@ -50,6 +51,7 @@ class AccountLimits:
     topics: float = 0.0
     absent: int = 0
     absent_bytes: int = 0
+    stored_bytes: int = 0
 
     @property
     def any(self) -> bool:

@@ -210,15 +210,19 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.BAD_VALUE, False, "The value is no JSON that can be passed on."),
         ErrorSpec(ErrorCode.VALUE_TOO_LARGE, False, "The value is larger than limits.value_bytes."),
         ErrorSpec(
-            ErrorCode.TOO_MANY_SELECTIONS, False, "The session, its principal or the node holds too many already."
+            ErrorCode.TOO_MANY_SELECTIONS,
+            False,
+            "The session, its principal or all hold too many, or too many bytes, already.",
         ),
         ErrorSpec(ErrorCode.TOO_MANY_TOPICS, False, "The topic is new, and no more may be created; nothing was done."),
         ErrorSpec(
             ErrorCode.TOO_MANY_BYTES,
             False,
-            "The value is new or grows, and its part of the grid may hold no more bytes; nothing was done.",
+            "What would be stored grows beyond what may be held there; nothing was done.",
         ),
-        ErrorSpec(ErrorCode.TOO_MANY_SESSIONS, True, "The principal holds as many sessions as it may."),
+        ErrorSpec(
+            ErrorCode.TOO_MANY_SESSIONS, True, "The principal holds as many sessions, or bytes of them, as it may."
+        ),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
         ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),
         ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),

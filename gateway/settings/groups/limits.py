@@ -179,6 +179,16 @@ class SharedLimitSettings:
         reason="A hundred thousand sessions with a few selections, or a thousand that share no update with "
         "others. A body that several sessions wait for counts once.",
     )
+    limit_session_bytes: int = setting(
+        Bytes(0, 1024**4),
+        256 * 1024**2,
+        "Bytes of the grid that sessions may take on all nodes together, until their windows end: properties and "
+        "selectors, 64 for each selector, 2,048 for each topic partition they published to, and 2,048 for each "
+        "session. What would exceed it is refused: new sessions, selections, properties. Likewise what would give "
+        "one principal more than is left for all others. 0 sets no limit. The same on all nodes.",
+        reason="100,000 sessions with a few selections each. Redis needs up to 320 MiB for it, which fits the 2 GB "
+        "of the shipped redis.conf beside all topics. Raise it with maxmemory.",
+    )
     limit_address_connections: int = setting(
         Whole("connections", 0, 10_000_000),
         10_000,
@@ -257,6 +267,13 @@ class SharedLimitSettings:
         reason="Who guesses one principal's secret gets one guess a second; the right one gets its turn when it is "
         "shown a few times.",
     )
+    limit_principal_session_bytes: int = setting(
+        Bytes(0, 1024**4),
+        128 * 1024**2,
+        "Bytes of the grid that the sessions of one principal may take on all nodes together, as for "
+        "limit_session_bytes. 0 sets no limit.",
+        reason="Half of what all may take: 40,000 sessions with a few selections each.",
+    )
     rate_principal_handshakes: float = setting(
         Rate("sessions", 0),
         0.0,
@@ -297,11 +314,13 @@ class SharedLimitSettings:
     )
     limit_partition_bytes: int = setting(
         Bytes(0, 64 * 1024**3),
-        12 * 1024**2,
+        8 * 1024**2,
         "Bytes of topics and values, and 128 for each, in each of the 64 topic partitions of the grid. A publish that "
         "would exceed it is refused, unless it makes the value no larger. 0 sets no limit. The same on all nodes.",
-        reason="All partitions together hold 768 MiB, which Redis needs up to 960 MiB for: beside stream_bytes that "
-        "leaves a fifth of the 2 GB of the shipped redis.conf for sessions. Raise it with maxmemory.",
+        reason="All partitions together hold 512 MiB, which Redis needs up to 640 MiB for: beside stream_bytes that "
+        "leaves a third of the 2 GB of the shipped redis.conf for sessions. A node that follows everything needs up to "
+        "1.2 GiB for it, which fits the 2 GiB of the shipped containers. Raise it with maxmemory, and with the memory "
+        "of the nodes.",
     )
 
 

@@ -225,4 +225,4 @@ async def test_what_was_given_back_is_forgotten_when_it_ends_or_is_served_elsewh
                 await eventually(lambda: absences(node)._node.absent == 0)
         else:
             await eventually(lambda: absences(node)._node.absent == 0)
-        assert not absences(node)._accounts
+        assert not absences(node)._kept
