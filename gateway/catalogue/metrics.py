@@ -294,6 +294,11 @@ FORBIDDEN = Metric(
     "permission",
     ("select", "publish", "properties"),
 )
+PERMISSION_ANSWER_BYTES = Metric(
+    "gateway_permission_answer_bytes",
+    Kind.GAUGE,
+    "Bytes of answers about permissions that the node remembers, for all sessions; at most 64 MiB.",
+)
 SELECTIONS_WITHDRAWN = Metric(
     "gateway_selections_withdrawn_total",
     Kind.COUNTER,

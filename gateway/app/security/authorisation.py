@@ -75,6 +75,7 @@ class Authorisation:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._policy = policy or OPEN
+        self._metrics.watch(catalogue.PERMISSION_ANSWER_BYTES, lambda: self._policy.remembered_bytes)
         self._reviewing = False
         self._review_again = False
 

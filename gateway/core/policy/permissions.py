@@ -26,7 +26,7 @@ from weakref import WeakValueDictionary
 
 from gateway.core.policy.rule_sets import RuleSet
 from gateway.core.topics.entry_index import Entry, entry_bytes
-from gateway.core.topics.remembered import Remembered
+from gateway.core.topics.remembered import Remembered, SharedRoom
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selector_sets import MAX_PARTS, Common
 from gateway.core.topics.selectors import ANY, Selector, parse_selector
@@ -62,6 +62,10 @@ PROPERTY_PREFIX: Final = "principal."
 REMEMBERED_BYTES: Final = 512 * 1024
 """Bytes of answers about topics that are remembered per set of permissions, and as many again for what may be received:
 some 2,000 usual topics. What is asked beyond that is found anew, at some microseconds each."""
+
+ANSWERS_BYTES: Final = 64 * 1024**2
+"""Bytes of all these answers of a node, for all sets of permissions: with ``${principal}`` each principal has its own.
+Fifty that ask for as much as each may remember, or 250,000 usual topics."""
 
 SELECTOR_BYTES: Final = 256 * 1024
 """Bytes of answers about selectors, likewise: some 1,000 usual ones. They are judged again at each resume."""
@@ -205,6 +209,7 @@ class Permissions:
         select: Iterable[Selector] | RuleSet = (),
         publish: Iterable[Selector] | RuleSet = (),
         properties: frozenset[str] = frozenset(),
+        room: SharedRoom | None = None,
     ) -> None:
         self.roles = roles
         self._select = select if isinstance(select, RuleSet) else RuleSet(select)
@@ -214,9 +219,9 @@ class Permissions:
         self.properties = properties
         self.publishes_all = any(each.text == ANY for each in self.publish)
         self.selects_all = any(each.text == ANY for each in self.select)
-        self._may_select: Remembered[str, bool] = Remembered(SELECTOR_BYTES, _bytes_of_topic)
-        self._may_publish: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
-        self._may_receive: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic)
+        self._may_select: Remembered[str, bool] = Remembered(SELECTOR_BYTES, _bytes_of_topic, room)
+        self._may_publish: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic, room)
+        self._may_receive: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic, room)
 
     def __repr__(self) -> str:
         return f"<Permissions of {', '.join(sorted(self.roles)) or 'no role'}>"
@@ -315,6 +320,7 @@ class Policy:
         roles: by name.
         default: names of the roles that everybody has.
         principals: names of the roles that single principals have besides.
+        answers_bytes: of answers that all permissions may remember together.
 
     Attributes:
         roles: as given.
@@ -328,7 +334,9 @@ class Policy:
         *,
         default: Iterable[str] = (),
         principals: Mapping[str, Iterable[str]] | None = None,
+        answers_bytes: int = ANSWERS_BYTES,
     ) -> None:
+        self._room = SharedRoom(answers_bytes)
         self.roles = dict(roles)
         self.default = frozenset(default)
         self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
@@ -337,6 +345,11 @@ class Policy:
         self._shared: dict[frozenset[str], tuple[RuleSet, RuleSet]] = {}
         # Forgotten with the last session that has them.
         self._permissions: WeakValueDictionary[tuple[object, ...], Permissions] = WeakValueDictionary()
+
+    @property
+    def remembered_bytes(self) -> int:
+        """Bytes of the answers that are remembered for all sessions."""
+        return self._room.bytes
 
     def roles_of(self, principal: str, given: Iterable[str] = ()) -> frozenset[str]:
         """Tell which roles a session has.
@@ -379,6 +392,7 @@ class Policy:
                 select=_with_own(select, (template for role in several for template in role.select), values),
                 publish=_with_own(publish, (template for role in several for template in role.publish), values),
                 properties=frozenset().union(*(role.properties for role in several)),
+                room=self._room,
             )
         return found
 

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.core.policy.permissions import (
     ADMIN_ACTIONS,
+    ANSWERS_BYTES,
     OPEN,
     REMEMBERED_BYTES,
     SELECTOR_BYTES,
@@ -249,3 +250,49 @@ def test_the_allowed_part_of_a_selector_is_named() -> None:
     assert texts(*some.allowed(parse_selector("prices/**")).selectors) == ["prices/public/**", "prices/*/delayed"]
     assert texts(*some.allowed(parse_selector("news")).selectors) == ["news"]
     assert some.allowed(parse_selector("other/**")).selectors == ()
+
+
+# --- What all of them remember together -------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("P20")
+def test_a_thousand_principals_with_permissions_of_their_own_share_the_bytes_of_a_node() -> None:
+    policy = Policy(
+        {"own": role(select=("own/${principal}/**",), publish=("own/${principal}/**",))},
+        default=["own"],
+        answers_bytes=1024**2,
+    )
+    everybody = [policy.permissions_of(f"p{number}") for number in range(1000)]
+    for round_ in range(20):
+        for number, each in enumerate(everybody):
+            assert not each.may_publish(TopicPath(f"others/{round_}/{number}"))
+            assert not each.may_receive(TopicPath(f"others/{round_}/{number}"))
+            assert not each.may_select(parse_selector(f"others/{round_}/{number}/**"))
+        assert remembered_by(everybody) <= policy.remembered_bytes <= 1024**2
+    assert remembered_by(everybody) > 1024**2 / 2, "there is room for those that were asked last"
+    assert everybody[0].may_publish(TopicPath("own/p0/x")), "and who is forgotten is answered as before"
+
+
+def remembered_by(everybody: list[Permissions]) -> int:
+    """Count the bytes of what is remembered, as it is and not as it was counted."""
+    return sum(
+        part.measured() for each in everybody for part in (each._may_select, each._may_publish, each._may_receive)
+    )
+
+
+def test_what_permissions_remembered_that_are_gone_makes_room() -> None:
+    policy = Policy({"own": role(publish=("own/${principal}/**",))}, default=["own"], answers_bytes=100_000)
+    kept = policy.permissions_of("kept")
+    for number in range(200):
+        gone = policy.permissions_of(f"p{number}")
+        for topic in range(20):
+            gone.may_publish(TopicPath(f"others/{topic}"))
+        del gone
+        kept.may_publish(TopicPath(f"others/{number}"))
+        assert policy.remembered_bytes <= 100_000
+    assert kept._may_publish.measured() > 0
+
+
+def test_the_default_bound_of_all_holds_many_that_ask_for_as_much_as_they_may() -> None:
+    assert ANSWERS_BYTES == 64 * 1024**2
+    assert ANSWERS_BYTES >= 50 * (SELECTOR_BYTES + 2 * REMEMBERED_BYTES)
