@@ -260,6 +260,7 @@ class Node:
         self._background.forever(self._reports.run, "reports")
         self._background.forever(self.sessions.stale_sessions.run, "stale_sessions")
         self._background.forever(self.sessions.absences.run, "absences")
+        self._background.forever(self.sessions.connected_buffers.run, "connected-buffers")
         self._background.once(self._context.memory.run(), "memory")
         if self.links is not None:
             self._background.forever(self.links.take, "links")

@@ -87,6 +87,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
                 absent=settings.limit_principal_disconnected,
                 absent_bytes=settings.limit_principal_disconnected_bytes,
                 stored_bytes=settings.limit_principal_session_bytes,
+                buffer_bytes=settings.limit_principal_buffer_bytes,
             ),
             node=AccountLimits(
                 connections=settings.limit_connections if connections is None else connections,
@@ -96,6 +97,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
                 absent=settings.limit_disconnected,
                 absent_bytes=settings.limit_disconnected_bytes,
                 stored_bytes=settings.limit_session_bytes,
+                buffer_bytes=settings.limit_buffer_bytes,
             ),
             exempt=settings.limit_exempt,
             exempt_handshakes=settings.rate_exempt_tls_handshakes,

@@ -66,6 +66,12 @@ DISCONNECTED_BYTES = Metric(
     Kind.GAUGE,
     "Approximate memory of sessions without a client. A body that several sessions share counts once for each.",
 )
+CONNECTED_BUFFER_BYTES = Metric(
+    "gateway_connected_buffer_bytes",
+    Kind.GAUGE,
+    "Bytes that connected sessions keep for their clients, unacknowledged or waiting; see limit_buffer_bytes. A body "
+    "that several sessions share counts once for each.",
+)
 STORED_SESSION_BYTES = Metric(
     "gateway_stored_session_bytes",
     Kind.GAUGE,
@@ -418,6 +424,8 @@ LIMITS_EXCEEDED = Metric(
         "limit_principal_disconnected_bytes",
         "limit_principal_session_bytes",
         "limit_session_bytes",
+        "limit_principal_buffer_bytes",
+        "limit_buffer_bytes",
         "limit_disconnected",
         "limit_disconnected_bytes",
         "rate_principal_handshakes",

@@ -53,13 +53,16 @@ NODE_DASHBOARD: Final = Dashboard(
                 Panel(
                     title="Memory",
                     meaning="Resident memory of the process, and what is in it, about: what all resend buffers refer "
-                    "to and what sessions without a client take (shared bodies count each time, so that both may "
-                    "exceed the first), and requests without an answer. The bound is where the system draws it.",
+                    "to, what connected sessions keep and what those without a client take (shared bodies count each "
+                    "time, so that these may exceed the first), requests without an answer, and answers about "
+                    "permissions. The bound is where the system draws it.",
                     queries=(
                         Query(f'process_resident_memory_bytes{{job="gateway", {NODE}}}', "{{node}} resident"),
                         Query(f"gateway_resend_buffer_bytes{{{NODE}}}", "{{node}} resend buffers"),
                         Query(f"gateway_disconnected_bytes{{{NODE}}}", "{{node}} sessions without a client"),
+                        Query(f"gateway_connected_buffer_bytes{{{NODE}}}", "{{node}} connected sessions"),
                         Query(f"gateway_request_bytes{{{NODE}}}", "{{node}} requests"),
+                        Query(f"gateway_permission_answer_bytes{{{NODE}}}", "{{node}} permissions"),
                         Query(f"gateway_memory_limit_bytes{{{NODE}}}", "{{node}} bound"),
                     ),
                     unit=Unit.BYTES,

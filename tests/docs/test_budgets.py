@@ -26,7 +26,8 @@ def test_every_limit_is_in_the_table_with_its_default() -> None:
         "|  | 2,000 packets per second | `rate_packets` |",
         "|  | 8 MiB | `limit_outbox_bytes` |",
         "| one address | 10,000 connections | `limit_address_connections` |",
-        f"| one principal | {NO_LIMIT} | `limit_principal_sessions` |",
+        "| one principal | 25,000 sessions | `limit_principal_sessions` |",
+        f"|  | {NO_LIMIT} | `limit_principal_selections` |",
         "| all clients of a node | 50,000 connections | `limit_connections` |",
         "| handshakes and time | 5 s | `handshake_timeout` |",
     ):

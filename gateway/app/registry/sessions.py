@@ -18,6 +18,7 @@ from gateway.app.journal.session_events import (
     SlowConsumerClosed,
     ended,
 )
+from gateway.app.registry.connected_buffers import ConnectedBuffers
 from gateway.app.registry.credential_expiry import Expiry
 from gateway.app.registry.disconnected import Absences
 from gateway.app.registry.fenced_store import FencedStore
@@ -125,6 +126,7 @@ class Sessions:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self.flusher = Flusher(context, self._too_slow, self.fail)
+        self.connected_buffers = ConnectedBuffers(context, lambda: self, self._too_slow)
         self.delivery = Delivery(context, self.flusher)
         self.expiry = Expiry(context)
         self.stale_sessions = StaleSessionSweeper(context, store)

@@ -41,6 +41,7 @@ class AccountLimits:
         absent: sessions without a client.
         absent_bytes: of memory that those take.
         stored_bytes: of the grid that sessions take; counted in ``shared_bytes``, over all nodes.
+        buffer_bytes: that connected sessions keep for their clients.
     """
 
     connections: int = 0
@@ -52,6 +53,7 @@ class AccountLimits:
     absent: int = 0
     absent_bytes: int = 0
     stored_bytes: int = 0
+    buffer_bytes: int = 0
 
     @property
     def any(self) -> bool:

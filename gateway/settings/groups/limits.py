@@ -179,6 +179,14 @@ class SharedLimitSettings:
         reason="A hundred thousand sessions with a few selections, or a thousand that share no update with "
         "others. A body that several sessions wait for counts once.",
     )
+    limit_buffer_bytes: int = setting(
+        Bytes(0, 1024**4),
+        512 * 1024**2,
+        "Memory of a node that may be kept for connected clients, unacknowledged or waiting; above, the connections of "
+        "those for which most is kept are closed with 4001, so that they resume. What several wait for counts once. "
+        "0 sets no limit.",
+        reason="As much as disconnected sessions may take. Clients that read keep some kilobytes each.",
+    )
     limit_session_bytes: int = setting(
         Bytes(0, 1024**4),
         256 * 1024**2,
@@ -241,10 +249,11 @@ class SharedLimitSettings:
     )
     limit_principal_sessions: int = setting(
         Whole("sessions", 0, 10_000_000),
-        0,
+        25_000,
         "Sessions of one principal on a node, connected or not; above, the principal opens no new ones there. Resumed "
         "sessions are not refused, but count.",
-        reason="See above. A session has at most one connection, so this limits connections, too.",
+        reason="Half of limit_connections: one account alone leaves room for others. A session has at most one "
+        "connection, so this limits connections, too.",
     )
     limit_principal_disconnected: int = setting(
         Whole("sessions", 0, 100_000_000),
@@ -266,6 +275,12 @@ class SharedLimitSettings:
         "against it.",
         reason="Who guesses one principal's secret gets one guess a second; the right one gets its turn when it is "
         "shown a few times.",
+    )
+    limit_principal_buffer_bytes: int = setting(
+        Bytes(0, 1024**4),
+        256 * 1024**2,
+        "Memory of a node that may be kept for the connected clients of one principal, as for limit_buffer_bytes.",
+        reason="Half of what all may take: thirty slow clients with as much as each may have, if they share nothing.",
     )
     limit_principal_session_bytes: int = setting(
         Bytes(0, 1024**4),
@@ -319,7 +334,7 @@ class SharedLimitSettings:
         "would exceed it is refused, unless it makes the value no larger. 0 sets no limit. The same on all nodes.",
         reason="All partitions together hold 512 MiB, which Redis needs up to 640 MiB for: beside stream_bytes that "
         "leaves a third of the 2 GB of the shipped redis.conf for sessions. A node that follows everything needs up to "
-        "1.2 GiB for it, which fits the 2 GiB of the shipped containers. Raise it with maxmemory, and with the memory "
+        "1.2 GiB for it, which fits the 3 GiB of the shipped containers. Raise it with maxmemory, and with the memory "
         "of the nodes.",
     )
 
