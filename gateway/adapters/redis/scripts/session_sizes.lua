@@ -1,4 +1,4 @@
-#!lua flags=allow-oom
+#!lua flags=allow-oom,no-writes
 -- Add up what sessions of a partition take that none of some nodes counts.
 --
 -- KEYS     sessions  hash  of each session; see keys.py
