@@ -185,6 +185,22 @@ class TopicStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def between(self, partition: int, after: StreamPosition, upto: StreamPosition) -> Sequence[TopicValue] | None:
+        """Read a stretch of a partition's stream again: one read, whose size the caller bounds by the two places.
+
+        Args:
+            partition: which.
+            after: the place before the first entry.
+            upto: the place of the last one, not before *after*.
+
+        Returns:
+            The entries, in order, ``restored`` values among them. None if the stream does not hold all of them any
+            more, or the two places are of different generations of the grid, so that entries between may be lost.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
         """Read all values of a partition, in pages and without blocking the grid.
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.core.types import EventId, TopicPath, Version
+from gateway.core.types import EventId, GridGeneration, TopicPath, Version
 from gateway.ports import (
     NO_NEW_TOPICS,
     VALUE_BYTES,
@@ -478,6 +478,39 @@ async def test_the_position_is_that_of_the_last_event(harness: Harness) -> None:
 def value(version: int, text: bytes = b"1", topic: str = TOPIC) -> TopicValue:
     """Make a value as a node holds it."""
     return TopicValue(TopicPath(topic), Version(version), EventId(f"{topic_of(topic)}-1-{version}"), text)
+
+
+async def test_a_stretch_of_a_stream_is_read_again(harness: Harness) -> None:
+    """Read a stretch of a partition's stream again."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    begin = await n1.topics.position(PARTITION)
+    owner = ownership(session())
+    await published(n1, *(publish(owner, number, TOPIC, b"%d" % number) for number in range(1, 8)))
+    end = await n1.topics.position(PARTITION)
+    third, fifth = end._replace(sequence=end.sequence - 4), end._replace(sequence=end.sequence - 2)
+    for grid in (n1, n2):
+        assert [each.value for each in await grid.topics.between(PARTITION, third, fifth) or ()] == [b"4", b"5"]
+        whole = await grid.topics.between(PARTITION, begin, end)
+        assert whole is not None
+        assert [(each.value, each.version) for each in whole] == [(b"%d" % each, each) for each in range(1, 8)]
+        assert [sequence(each.event) for each in whole] == list(range(end.sequence - 6, end.sequence + 1))
+        assert not await grid.topics.between(PARTITION, end, end)
+
+
+async def test_a_stretch_that_is_not_whole_is_none(harness: Harness) -> None:
+    """None if the stream does not hold all of them any more, or the places are of different generations."""
+    n1 = await harness.grid("n1")
+    begin = await n1.topics.position(PARTITION)
+    owner = ownership(session())
+    size = STREAM_BYTES // 4
+    for number in range(1, 12):
+        await published(n1, publish(owner, number, TOPIC, b'"' + b"x" * size + b'"'))
+    end = await n1.topics.position(PARTITION)
+    assert await n1.topics.between(PARTITION, begin, end) is None
+    ahead = end._replace(sequence=end.sequence + 1)
+    assert await n1.topics.between(PARTITION, end, ahead) is None
+    later = end._replace(grid_generation=GridGeneration(end.grid_generation + 1))
+    assert await n1.topics.between(PARTITION, end, later) is None
 
 
 @pytest.mark.promise("P6")

@@ -211,6 +211,10 @@ class MemoryTopicStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.topics.position(partition))
 
+    async def between(self, partition: int, after: StreamPosition, upto: StreamPosition) -> Sequence[TopicValue] | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.topics.between(partition, after, upto))
+
     async def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
         """See the port; a topic that is new since the read began is missed."""
         topics = await self._connection.run(lambda grid, _now: grid.topics.topics(partition))

@@ -309,6 +309,17 @@ class Topics:
         """Read the stream of a partition; see ``Stream.after``."""
         return self._partitions[number].stream.after(position, limit)
 
+    def between(self, number: int, after: StreamPosition, upto: StreamPosition) -> list[TopicValue] | None:
+        """Read a stretch of the stream of a partition; see ``TopicStore.between``."""
+        if after == upto:
+            return []
+        if after.grid_generation not in {upto.grid_generation, ORIGIN.grid_generation}:
+            return None
+        read = self.after(number, after, max(0, upto.sequence - after.sequence))
+        if read is None or read[1] != upto:
+            return None
+        return read[0]
+
     def forget(self, session: SessionId) -> None:
         """Delete every receipt of a session."""
         for partition in self._partitions:

@@ -38,7 +38,7 @@ QUEUED_ITEMS: Final = 64
 AFTER_A_BUG: Final = 1.0
 """Seconds until a reader that has met a bug of its own starts again."""
 
-_PLAIN_FIELDS: Final = 2
+PLAIN_FIELDS: Final = 2
 """Fields of an entry that was published; a restored one carries its event besides."""
 
 _KNOWN_TOPICS: Final = 65_536
@@ -381,7 +381,7 @@ class RedisTail:
                 if not value.isascii():
                     value.decode()
                 event = number
-                if len(fields) != _PLAIN_FIELDS:
+                if len(fields) != PLAIN_FIELDS:
                     event = fields[3]
                     _numbers(event)
                 # Nor do the names of its types cost anything this way.

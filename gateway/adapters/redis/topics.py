@@ -14,6 +14,7 @@ from gateway.adapters.redis.foreign import ForeignData, check_text, read_topic, 
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.scripts import Argument, Command
+from gateway.adapters.redis.tail import PLAIN_FIELDS
 from gateway.core.topics.remembered import Remembered
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.topics.versions import least_version
@@ -220,6 +221,43 @@ class RedisTopics:
         if position.grid_generation != self._grid.generation:
             raise self._grid.stale()
         return position
+
+    async def between(self, partition: int, after: StreamPosition, upto: StreamPosition) -> Sequence[TopicValue] | None:
+        """See ``TopicStore.between``."""
+        generation = upto.grid_generation
+        count = upto.sequence - after.sequence
+        if after.grid_generation != generation or generation != self._grid.generation:
+            return None
+        if count <= 0:
+            return ()
+        first, last = f"{generation}-{after.sequence + 1}", f"{generation}-{upto.sequence}"
+        # Numbers rise by one, so that as many entries as lie between the two are all of them.
+        entries = await self._batcher.call(("XRANGE", self._keys.stream[partition], first, last, "COUNT", count))
+        if len(entries) != count:
+            return None
+        values: list[TopicValue] = []
+        async with self._reading:
+            for start in range(0, count, VALUES_PAGE):
+                if start:
+                    await asyncio.sleep(0)
+                page = entries[start : start + VALUES_PAGE]
+                values += [each for entry in page if (each := self._entry(partition, *entry)) is not None]
+        return values
+
+    def _entry(self, partition: int, number: bytes, fields: list[bytes]) -> TopicValue | None:
+        """Read an entry of a stream; None if it is not the gateway's."""
+        try:
+            version, _, value = fields[1].partition(b" ")
+            event = number if len(fields) == PLAIN_FIELDS else fields[3]
+            return TopicValue(
+                read_topic(fields[0]),
+                read_version(version),
+                EventId(f"{partition}-{event.decode()}"),
+                check_text(value),
+            )
+        except (ValueError, IndexError, GatewayError) as error:
+            self._foreign.skipped(self._keys.stream[partition], number.decode(), error)
+            return None
 
     async def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
         """See ``TopicStore.values``."""
