@@ -56,6 +56,7 @@ _EXPORTED: Final = (
     "waiting",
     "folded",
     "conflated",
+    "spared",
     "discarded",
     "duplicates",
     "silent",
@@ -408,6 +409,7 @@ class SessionMachine(Sender):
             "waiting": runs.put(outbox.runs()),
             "folded": outbox.is_folded,
             "conflated": outbox.conflated,
+            "spared": outbox.spared,
             "discarded": self.discarded,
             "duplicates": self.duplicates,
             "silent": now - self._heard,
@@ -461,6 +463,7 @@ class SessionMachine(Sender):
             runs.get("waiting"),
             folded=record.boolean("folded"),
             conflated=record.integer("conflated"),
+            spared=record.boolean("spared"),
         )
         machine.discarded = record.integer("discarded")
         machine.duplicates = record.integer("duplicates")

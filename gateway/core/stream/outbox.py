@@ -13,6 +13,9 @@ Once it pushes back, what waits is folded to the newest body per topic, and stay
 emptied, so that memory is bounded by the number of topics and not by the rate of updates. Bodies without a topic
 (replies, notices) are never left out.
 
+What is replayed to a session (``spare``) is not folded for that: the client has been told that it gets all of it, and
+who comes back has much to take at once. Only its owner's bound folds it.
+
 Every update that took the place of others goes out with a mark that says of how many (protocol 6.4), and keeps the
 place in line of the oldest. So for each topic: what was sent, and what the marks count, is all that was pushed.
 """
@@ -52,6 +55,7 @@ class Outbox:
         count: how many packets wait.
         bytes: total length of the waiting bodies.
         conflated: updates left out since ``conflated`` was last set to 0.
+        spared: whether what waits is not to be folded because the transport pushes back, until it has gone out.
     """
 
     __slots__ = (
@@ -62,6 +66,7 @@ class Outbox:
         "bytes",
         "conflated",
         "count",
+        "spared",
     )
 
     def __init__(self) -> None:
@@ -73,16 +78,18 @@ class Outbox:
         self.count = 0
         self.bytes = 0
         self.conflated = 0
+        self.spared = False
 
     @classmethod
-    def holding(cls, runs: Iterable[Run], *, folded: bool, conflated: int) -> Outbox:
-        """Make an outbox of what another one had: its ``runs()``, ``is_folded`` and ``conflated``."""
+    def holding(cls, runs: Iterable[Run], *, folded: bool, conflated: int, spared: bool = False) -> Outbox:
+        """Make an outbox of what another one had: its ``runs()``, ``is_folded``, ``conflated`` and ``spared``."""
         outbox = cls()
         for run in runs:
             outbox.push(run)
         if folded:
             outbox.conflate()
         outbox.conflated = conflated
+        outbox.spared = spared and outbox.count > 0
         return outbox
 
     def __len__(self) -> int:
@@ -131,6 +138,7 @@ class Outbox:
         if self._folded is None and self.count <= packets and self.bytes <= size:
             taken, self._queue = self._queue, []
             self.count = self.bytes = 0
+            self.spared = False
             return taken
         taken = self._take_queued(packets, size) if self._folded is None else self._take_folded(packets, size)
         if not self.count:
@@ -139,6 +147,7 @@ class Outbox:
 
     def conflate(self) -> None:
         """Fold what waits to the newest update per topic, from now until the outbox is empty."""
+        self.spared = False
         if self._queue:
             queue, self._queue = self._queue, []
             for run in queue:
@@ -186,6 +195,7 @@ class Outbox:
     def _unfold(self) -> None:
         """Nothing waits: what comes now is kept as it is."""
         self._folded, self._replaced = None, _NONE
+        self.spared = False
 
     def _take_queued(self, packets: int, size: int) -> list[Run]:
         taken: list[Run] = []

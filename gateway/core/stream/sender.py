@@ -13,7 +13,7 @@ away as soon as they are submitted. There a listener can be told of each run and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from gateway.core.stream.messages import SharedFrame, compose
@@ -148,6 +148,11 @@ class Sender:
         return self._outbox.is_folded
 
     @property
+    def is_spared(self) -> bool:
+        """Whether what waits is not folded though nothing more can be numbered; see ``submit_replay``."""
+        return self._outbox.spared
+
+    @property
     def numbering_listener(self) -> NumberingListener | None:
         """Told of what is numbered, before it is written; it stays when numbering begins anew."""
         return self._buffer.listener
@@ -187,6 +192,16 @@ class Sender:
         elif self._buffer.number(run) is None:
             self._outbox.push(run)
             self._number_for_absent()
+
+    def submit_replay(self, runs: Iterable[Run]) -> None:
+        """Hand in what the peer has missed: until it has gone out, what waits is folded by ``conflate`` alone.
+
+        Args:
+            runs: in order; the peer is there.
+        """
+        for run in runs:
+            self.submit_run(run)
+        self._outbox.spared = self._outbox.count > 0 and not self._outbox.is_folded
 
     def _number_for_absent(self) -> None:
         """Number what waits for a peer that is away; what does not fit is lost with all that is kept."""
@@ -249,7 +264,7 @@ class Sender:
             self._told()
         buffer, outbox, first = self._buffer, self._outbox, self._sent
         has_room = room > 0
-        if not has_room or buffer.full:
+        if (not has_room or buffer.full) and not outbox.spared:
             outbox.conflate()
         runs: list[Run] = []
         if first < buffer.next - 1:

@@ -162,6 +162,67 @@ def test_without_room_nothing_is_numbered_and_updates_conflate() -> None:
     assert machine.conflated == 2
 
 
+def replayed(*names: str) -> list[Run]:
+    """What a peer has missed of one topic, a run for each update."""
+    return [Run.of(update("t", name)) for name in names]
+
+
+def test_what_is_replayed_is_not_folded_for_want_of_room_nor_is_what_comes_behind_it() -> None:
+    machine = opened()
+    machine.submit_replay(replayed("t1", "t2"))
+    machine.submit(update("t", "t3"))
+    assert machine.is_spared
+
+    assert machine.flush(0) == []
+    assert machine.flush(1) == [numbered("t1", 1)]
+    assert machine.flush(0) == []
+    assert machine.flush(PLENTY) == [array(numbered("t2", 2), "t3")]
+    assert (machine.conflated, machine.is_spared) == (0, False)
+
+
+def test_what_is_replayed_is_not_folded_either_while_the_peer_has_to_acknowledge() -> None:
+    names = [f"t{number}" for number in range(1, 7)]
+    machine = opened()
+    machine.submit_replay(replayed(*names))
+    assert machine.flush(PLENTY) == [array(numbered("t1", 1), "t2", "t3", "t4")]
+    assert machine.flush(PLENTY) == []
+
+    machine.receive([Ack(PacketId(4))], NOW)
+
+    assert machine.flush(PLENTY) == [array(numbered("t5", 5), "t6")]
+    assert machine.conflated == 0
+
+
+def test_what_is_replayed_is_folded_by_who_bounds_it() -> None:
+    machine = opened()
+    machine.submit_replay(replayed("t1", "t2", "t3"))
+
+    machine.conflate()
+
+    assert not machine.is_spared
+    assert machine.flush(PLENTY) == [numbered("t3", 1, folded=2)]
+
+
+def test_when_what_was_replayed_has_gone_out_updates_are_folded_as_ever() -> None:
+    machine = opened()
+    machine.submit_replay(replayed("t1"))
+    machine.flush(PLENTY)
+    machine.submit(update("t", "t2"))
+    machine.submit(update("t", "t3"))
+
+    assert machine.flush(0) == []
+
+    assert (machine.waiting, machine.conflated) == (1, 1)
+
+
+def test_nothing_to_replay_changes_nothing() -> None:
+    machine = opened()
+
+    machine.submit_replay([])
+
+    assert not machine.is_spared
+
+
 def test_writing_stops_when_the_room_is_used_up() -> None:
     machine = opened()
     for name in "abc":

@@ -455,7 +455,7 @@ def test_every_attribute_of_a_machine_is_exported() -> None:
     """A new attribute that ``export`` forgets would be lost at a handoff; this test makes whoever adds it look."""
     exported_as = {
         "_buffer": {"next", "kept"},
-        "_outbox": {"waiting", "folded", "conflated"},
+        "_outbox": {"waiting", "folded", "conflated", "spared"},
         "parameters": {"bounds", "times"},
         "_heard": {"silent"},
     }
