@@ -387,6 +387,7 @@ class Node:
         await self._background.close()
         if self.links is not None:
             await self.links.links.close()
+        self.sessions.delivery.replays.close()
         await self.sessions.delivery.replicas.close()
         self._context.announce(NodeStopped(held))
         await self._context.journal.close()

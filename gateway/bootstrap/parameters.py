@@ -115,6 +115,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
         credential_notice=settings.credential_notice,
         counted_roots=settings.metrics_topics,
         topic_depth=settings.topic_depth,
+        replay_events=settings.replay_events,
         lease=settings.lease,
         renew=settings.lease_renew,
         reap=settings.reap_interval,

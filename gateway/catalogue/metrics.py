@@ -14,7 +14,7 @@ from typing import Final
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.refusals import AdminRefusal, FrameRule, LinkRefusal, UpgradeRefusal
 from gateway.core.policy.revocations import RevocationKind
-from gateway.core.wire.codes import CLOSE_CODES, RECOVERED, ErrorCode, Outcome
+from gateway.core.wire.codes import CLOSE_CODES, RECOVERED, ErrorCode, NotReplayed, Outcome
 
 
 class Kind(StrEnum):
@@ -282,6 +282,28 @@ TOPIC_UPDATES = Metric(
     open=True,
 )
 DELIVERIES = Metric("gateway_deliveries_total", Kind.COUNTER, "Updates written to sessions.")
+REPLAYED_UPDATES = Metric(
+    "gateway_replayed_updates_total",
+    Kind.COUNTER,
+    "Updates that clients had missed and were sent after a failover, in place of current values.",
+)
+REPLAY_EVENTS = Metric(
+    "gateway_replay_events_total",
+    Kind.COUNTER,
+    "Updates that were looked at for clients that came back: each once for all that came together.",
+)
+REPLAY_READS = Metric(
+    "gateway_replay_reads_total",
+    Kind.COUNTER,
+    "Stretches of the grid's streams that were read again for clients that came back.",
+)
+NOT_REPLAYED = Metric(
+    "gateway_not_replayed_total",
+    Kind.COUNTER,
+    "Topic partitions of which a client that failed over, and asked for what it had missed, was sent current values.",
+    "reason",
+    tuple(NotReplayed),
+)
 WRITES = Metric("gateway_writes_total", Kind.COUNTER, "Messages written to sockets; each may carry many packets.")
 CONFLATED = Metric(
     "gateway_conflated_updates_total", Kind.COUNTER, "Updates replaced by a newer one while their session was slow."

@@ -149,6 +149,32 @@ RECOVERY: Final = Dashboard(
             ),
         ),
         Section(
+            "Replay",
+            (
+                Panel(
+                    title="Updates replayed",
+                    meaning="Updates that clients had missed and were sent after a failover, not current values.",
+                    queries=(Query(rate("gateway_replayed_updates_total"), "{{node}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="Not replayed",
+                    meaning="Topic partitions of which a client got current values all the same, by reason.",
+                    queries=(Query(rate("gateway_not_replayed_total", by="reason"), "{{reason}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
+                    title="What it costs",
+                    meaning="Streams read again, and updates looked at: once for all who come together.",
+                    queries=(
+                        Query(rate("gateway_replay_reads_total"), "reads {{node}}"),
+                        Query(rate("gateway_replay_events_total"), "updates {{node}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+            ),
+        ),
+        Section(
             "What went wrong",
             (
                 Panel(

@@ -50,9 +50,12 @@ from gateway.core.wire.packets import (
     Welcome,
 )
 from gateway.settings import Settings
-from tests.docs.exchange import SUPPORTS, WELCOME, Exchange, encode_body
+from tests.docs.exchange import WELCOME, Exchange, encode_body
 
 ROOT: Final = Path(__file__).parents[2]
+
+SUPPORTS: Final = frozenset({"handed_over", "mirrored", "replay"})
+"""What clients of this release say; the exchange is with one that holds no positions."""
 TEXT: Final = (ROOT / "docs" / "reference" / "protocol.md").read_text(encoding="utf-8")
 BLOCKS: Final = re.findall(r"^```json ([^\n]*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
@@ -117,6 +120,15 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "resume-with-time-away": Resume(
         token="token-1", attempt=Attempt(5), received=PacketId(41), oldest=PacketId(17), away=1840
     ),
+    "resume-with-positions": Resume(
+        token="token-1",
+        attempt=Attempt(6),
+        received=PacketId(41),
+        oldest=PacketId(17),
+        supports=frozenset({"replay"}),
+        positions={25: EventId("25-1-8"), 40: EventId("40-1-0")},
+        unfinished={RequestNumber(12): "orders/*"},
+    ),
     "resume-without-buffers": Resume(
         token="token-1", attempt=Attempt(1795249200123), received=PacketId(0), oldest=PacketId(codec.MAX_NUMBER)
     ),
@@ -150,6 +162,19 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
         received=PacketId(17),
         properties={},
     ),
+    "welcome-replayed": replace(
+        WELCOME,
+        node=NodeId("n2"),
+        token="token-4",
+        outcome=Outcome.FAILED_OVER,
+        numbering=Numbering.RESTARTED,
+        reason=FailoverReason.OTHER_NODE,
+        lost=None,
+        conflated=None,
+        properties={},
+        selections=("+prices/**",),
+        replayed={40: "gap"},
+    ),
     "ack": Ack(PacketId(44)),
     "ping": Ping(),
     "ping-with-a-renewed-token": Ping("token-1b"),
@@ -179,6 +204,16 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     ),
     "an-error-code-of-the-future": session(41, Reply(request=NINE, error=ErrorCode.INTERNAL, message="please wait")),
     "notice-values-reread": session(46, Notice("values_reread", "Current values follow.", partitions=(3, 17))),
+    "notice-snapshots-complete": session(
+        47,
+        Notice(
+            "snapshots_complete",
+            "All current values that were due have been sent.",
+            partitions=(25,),
+            positions={25: EventId("25-1-8")},
+            request=RequestNumber(12),
+        ),
+    ),
     "notice": session(45, Notice("grid_lost_writes", "The grid came back with less than it had.")),
     "reply-to-a-selector-that-is-too-wide": session(
         3, Reply(request=RequestNumber(2), error=ErrorCode.FORBIDDEN, message=TOO_WIDE)

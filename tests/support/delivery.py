@@ -13,6 +13,7 @@ from gateway.app.delivery.delivery import Delivery
 from gateway.app.delivery.flusher import Flusher
 from gateway.app.delivery.partition import Partition
 from gateway.app.journal.announcer import Announcer
+from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
@@ -98,9 +99,17 @@ class Reader:
 
 
 class Published:
-    """What the grid has: values, and the end of each stream."""
+    """What the grid has: values, and streams.
+
+    Attributes:
+        kept: entries that a stream keeps.
+        reads: stretches of streams that were read again.
+    """
 
     def __init__(self) -> None:
+        self.streams: defaultdict[int, list[TopicValue]] = defaultdict(list)
+        self.kept = 1_000_000
+        self.reads = 0
         self.values_of: defaultdict[int, dict[TopicPath, TopicValue]] = defaultdict(dict)
         self.ends: defaultdict[int, int] = defaultdict(int)
         self.follows: list[int] = []
@@ -117,12 +126,19 @@ class Published:
             version = Version(1 if known is None else known.version + 1)
             value = self.values_of[number][topic] = TopicValue(topic, version, event, text)
             batch.append(value)
+        self.streams[number] += batch
         return TailBatch(number, tuple(batch), StreamPosition(GENERATION, self.ends[number]))
 
     # What ``TopicStore`` and ``TopicTail`` do.
 
     async def position(self, partition: int) -> StreamPosition:
         return StreamPosition(GENERATION, self.ends[partition])
+
+    async def between(self, partition: int, after: StreamPosition, upto: StreamPosition) -> list[TopicValue] | None:
+        self.reads += 1
+        await asyncio.sleep(0)
+        stream = self.streams[partition]
+        return None if len(stream) - after.sequence > self.kept else stream[after.sequence : upto.sequence]
 
     async def values(self, partition: int) -> AsyncIterator[Sequence[TopicValue]]:
         yield list(self.values_of[partition].values())
@@ -177,9 +193,10 @@ class DeliveryBench:
             announce=Announcer(metrics=self.metrics, log=log, journal=journal),
             grid=SimpleNamespace(topics=self.grid, tail=self.grid, generation=GENERATION),
             journal=journal,
-            background=SimpleNamespace(),
+            background=Background(log),
             parameters=SimpleNamespace(
                 topic_depth=1,
+                replay_events=5_000,
                 counted_roots=frozenset(),
                 high_water=65_536,
                 outbox_packets=outbox_packets,
@@ -245,4 +262,5 @@ class DeliveryBench:
     async def close(self) -> None:
         """Stop timers and readers."""
         self.flusher.close()
+        self.delivery.replays.close()
         await self.delivery.replicas.close()

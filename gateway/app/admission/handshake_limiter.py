@@ -59,11 +59,12 @@ class HandshakePlace:
         waited: seconds that were waited for it, all together.
     """
 
-    __slots__ = ("_handshake_limiter", "_returning", "waited")
+    __slots__ = ("_handshake_limiter", "_is_taken", "_returning", "waited")
 
     def __init__(self, handshake_limiter: HandshakeLimiter | None, *, returning: bool) -> None:
         self._handshake_limiter = handshake_limiter
         self._returning = returning
+        self._is_taken = False
         self.waited = 0.0
 
     async def __aenter__(self) -> None:
@@ -75,11 +76,17 @@ class HandshakePlace:
         limiter = self._handshake_limiter
         if limiter is not None and not limiter.enter_at_once():
             self.waited += await limiter.enter(returning=self._returning)
+        self._is_taken = True
 
     async def __aexit__(self, *_: object) -> None:
         """Give it back."""
-        if self._handshake_limiter is not None:
+        self.leave()
+
+    def leave(self) -> None:
+        """Give it back before the end: the rest takes time, and needs nothing of the grid that is short."""
+        if self._is_taken and self._handshake_limiter is not None:
             self._handshake_limiter.leave()
+        self._is_taken = False
 
 
 class HandshakeLimiter:

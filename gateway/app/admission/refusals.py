@@ -95,6 +95,16 @@ def grid_not_adopted() -> HandshakeRefused:
     )
 
 
+def overtaken() -> HandshakeRefused:
+    """Say that the session was taken away from this node, or ended, while it was about to go on."""
+    return HandshakeRefused(
+        ErrorCode.TRY_LATER,
+        "the session was claimed by another node, or ended, while it was resumed here; try again",
+        TRY_LATER,
+        RETRY_DELAY,
+    )
+
+
 def grid_recovering() -> HandshakeRefused:
     """Say that the grid cannot tell yet whether there is such a session."""
     return HandshakeRefused(

@@ -70,6 +70,7 @@ class ResumeAttempt(NamedTuple):
         identity: whose fresh credentials it has shown with it; None if it showed none.
         heard: when it said it, in seconds of the monotonic clock; it may have waited for its turn since.
         at_admin_port: whether it came to the admin port, the only one that serves consoles.
+        leave: gives up its place among those who ask the grid, which is not needed once the session is claimed.
     """
 
     token: TokenClaims
@@ -78,6 +79,7 @@ class ResumeAttempt(NamedTuple):
     identity: Identity | None
     heard: float
     at_admin_port: bool
+    leave: Callable[[], None]
 
 
 class ClaimedSession(NamedTuple):

@@ -96,7 +96,9 @@ class ResumeHandler:
                     self._authentication.refuse_revoked(identity, connection.address)
                 if (seen := token.seen_after(self._grid.generation)) is not None:
                     await self._refuse_behind(token.session, seen)
-                session = await self._recover(ResumeAttempt(token, packet, connection, identity, heard, at_admin_port))
+                session = await self._recover(
+                    ResumeAttempt(token, packet, connection, identity, heard, at_admin_port, place.leave)
+                )
         except HandshakeRefused as refused:
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, place), label=Outcome.REFUSED.value)
             self._announce(
@@ -131,7 +133,10 @@ class ResumeHandler:
                 claimed = None if session.dropped else await self._claimer.claim_held(session, attempt)
                 if claimed is not None:
                     return await self._ladder.recover(claimed)
-        return await self._ladder.recover(await self._claimer.claim_stored(attempt))
+        claimed = await self._claimer.claim_stored(attempt)
+        # Nobody else knows of it yet, so this does not wait; but who resumes it next has to.
+        async with claimed.session.resuming:
+            return await self._ladder.recover(claimed)
 
     # --- Before the session is claimed --------------------------------------------------------------------------------
 

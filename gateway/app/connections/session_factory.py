@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from gateway.app.context import Context
+from gateway.app.delivery.replay.replay import Replay
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
@@ -15,7 +16,7 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
-from gateway.core.wire.packets import SERVER_SUPPORTS, Welcome
+from gateway.core.wire.packets import SERVER_SUPPORTS, Replayed, Welcome
 from gateway.ports import Connection, SessionRecord
 
 
@@ -39,6 +40,14 @@ class RecoveryOutcome(NamedTuple):
     conflated: int | None
     reason: FailoverReason | None = None
     values_follow: bool = False
+    replay: Replay | None = None
+
+    @property
+    def replayed(self) -> Replayed | None:
+        """Whether every update that was missed is sent, or why not, as the welcome says it; None if nobody asked."""
+        if self.replay is None:
+            return None
+        return True if self.replay.is_whole else {number: why.value for number, why in self.replay.refused.items()}
 
 
 REATTACHED: Final = Outcome.REATTACHED
@@ -153,6 +162,7 @@ class SessionFactory:
                 selections=session.selections.to_wire(),
                 withdrawn=withdrawn or None,
                 supports=SERVER_SUPPORTS,
+                replayed=recovery.replayed,
             )
         )
         if writes_lost:
@@ -161,6 +171,7 @@ class SessionFactory:
 
     def activate(self, session: Session) -> None:
         """Put the restored selections in force and push the full values, in the background (P6)."""
+        self._delivery.restoring(session)
         self._background.once(self._activate(session), f"activate-{session.id}")
 
     async def _activate(self, session: Session) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.delivery.completion_notices import CompletionNotices
 from gateway.app.delivery.feeds.feed import PORTION_PACKETS
 from gateway.app.delivery.feeds.values import ValuesFeed
 from gateway.app.delivery.flusher import Flusher
 from gateway.app.delivery.matching import MatchingQueues
 from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
+from gateway.app.delivery.replay.replay import Replay
+from gateway.app.delivery.replay.replays import Replays
 from gateway.app.delivery.replicas import Change, Replicas
 from gateway.app.delivery.watchers import Watchers
 from gateway.app.journal.node_events import StreamPositionLost
@@ -26,11 +30,12 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selection_index import SelectionIndex
 from gateway.core.topics.selections import Selections
-from gateway.core.topics.selectors import Selector, partitions
+from gateway.core.topics.selectors import Selector, parse_selector, partitions
 from gateway.core.topics.topics import topic_partition
-from gateway.core.types import TopicPath
+from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire import codec
-from gateway.core.wire.packets import Notice, NoticeCode
+from gateway.core.wire.errors import InvalidSelector
+from gateway.core.wire.packets import REPLAY, Notice, NoticeCode
 from gateway.core.wire.support import understands
 from gateway.ports import PositionLost, TailBatch, TopicValue
 
@@ -107,7 +112,11 @@ class Delivery:
                 events.BACKGROUND_TASK_FAILED, task="read-partition", error=repr(error)
             ),
             lost=self._failed_to_deliver,
+            completed=self._completed,
         )
+        self.replays = Replays(context, self.replicas, self._hold)
+        self._background = context.background
+        self._complete = CompletionNotices(self.replicas)
         self._lost: Batched[int, None] = Batched(
             context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
         )
@@ -140,6 +149,8 @@ class Delivery:
         if self._roots is not None:
             self._roots.count(batch.values)
         self.lag.read(batch)
+        if self.replays.waits:
+            self.replays.advanced(batch.partition)
 
     # --- Selections ---------------------------------------------------------------------------------------------------
 
@@ -151,10 +162,16 @@ class Delivery:
         if session.dropped:
             return  # nobody would give up what is held for it now
         needed = selections.partitions(self._depth)
+        self._hold(session, needed)
+        await self.replicas.complete(needed)
+
+    def _hold(self, session: Session, needed: frozenset[int]) -> None:
+        """Keep copies of partitions for a session, until ``select`` or ``forget``."""
+        if session.dropped:
+            return  # nobody would give up what is held for it now
         added = needed - session.retained
         self.replicas.hold(added)
         session.retained |= added
-        await self.replicas.complete(needed)
 
     def select(self, session: Session, selections: Selections) -> None:
         """Put *selections* in force; from now on the session is sent the updates they match."""
@@ -188,6 +205,7 @@ class Delivery:
     def forget(self, session: Session) -> None:
         """The session is not this node's any more."""
         self.watchers.forget(session)
+        self._complete.restoring.discard(session)
         self._index.remove(session)
         self._tidy_later()
         self._feeds.drop(session)
@@ -222,13 +240,53 @@ class Delivery:
         found = self._at_hand(selections)
         if found is None or session.dropped or session.selecting.locked():
             return False
-        added = needed - session.retained
-        self.replicas.hold(added)
-        session.retained |= added
+        self._hold(session, needed)
         self.select(session, selections)
         self._feeds.drop(session)
-        self._feeds.add(session, ValuesFeed(session, self._clock, topics=found, handed_out=self._handed_out))
+        self._complete.restoring.discard(session)
+        feed = ValuesFeed(
+            session,
+            self._clock,
+            topics=found,
+            handed_out=self._handed_out,
+            closing=self._complete.behind(session, needed),
+        )
+        self._feeds.add(session, feed)
         return True
+
+    def replay(self, session: Session, replay: Replay, unfinished: Mapping[RequestNumber, str]) -> None:
+        """Send a session what it has missed, and then all that it selects, without a turn of the loop between.
+
+        Of partitions that cannot be replayed it is sent the current values.
+
+        Args:
+            session: which; it has its welcome.
+            replay: settled in this turn.
+            unfinished: selectors of which it has not had all current values, by the requests that asked for them.
+        """
+        refused = frozenset(replay.refused)
+        if not self.replays.whole(refused):
+            raise AssertionError("a replay was not settled in the turn in which it is sent")
+        session.machine.submit_replay(replay.packets())
+        self.select(session, session.selections)
+        self._feeds.drop(session)
+        if refused:
+            topics, searched = self._candidates(session, None)
+            feed = ValuesFeed(
+                session,
+                self._clock,
+                topics={topic: partition for topic, partition in topics.items() if partition.number in refused},
+                partitions=[each for each in searched if each.number in refused],
+                handed_out=self._handed_out,
+                closing=self._complete.behind(session, refused),
+            )
+            self._feeds.add(session, feed)
+        selectors = _parsed(unfinished)
+        again = {each.text for each in selectors.values()}
+        had = Selections([each for each in session.selections.entries if each.selector.text not in again])
+        for request, selector in selectors.items():
+            self.feed(session, selector, before=had, request=request)
+        self._flusher.mark(session)
 
     def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
         """Find what *selections* select, and where it is; None if there is much to look at."""
@@ -258,7 +316,14 @@ class Delivery:
         """Wait while a session has yet to be sent the values of too many selections."""
         await self._feeds.room(session)
 
-    def feed(self, session: Session, selector: Selector | None = None, *, before: Selections | None = None) -> int:
+    def feed(
+        self,
+        session: Session,
+        selector: Selector | None = None,
+        *,
+        before: Selections | None = None,
+        request: RequestNumber | None = None,
+    ) -> int:
         """Send the current values of all topics that the session selects, as fast as it takes them.
 
         An update of a topic whose turn has not come is left to the feed, which brings its current value then (P6).
@@ -267,6 +332,7 @@ class Delivery:
             session: to whom; what it selects has been prepared.
             selector: only topics that it matches; None for all, in the place of everything that it was to be sent yet.
             before: what was in force already, so that the session has the values of these topics; None for nothing.
+            request: the subscribe that they answer; None if they answer none.
 
         Returns:
             How many topics are looked at for that.
@@ -275,18 +341,28 @@ class Delivery:
             return 0
         if selector is None:
             self._feeds.drop(session)
-        topics, partitions = self._candidates(session, selector)
+            self._complete.restoring.discard(session)
+        topics, searched = self._candidates(session, selector)
+        selected = session.selections.partitions if selector is None else partial(partitions, selector)
         feed = ValuesFeed(
             session,
             self._clock,
             selector=selector,
             before=before,
             topics=topics,
-            partitions=partitions,
+            partitions=searched,
             handed_out=self._handed_out,
+            closing=self._complete.behind(session, selected(self._depth), request),
         )
         self._feeds.add(session, feed)
         return feed.size
+
+    def restoring(self, session: Session) -> None:
+        """A session will be sent the values of everything it selects, as soon as they are at hand (``feed``).
+
+        Until then it is not told of any partition that it has all of it.
+        """
+        self._complete.restoring.add(session)
 
     def _handed_out(self, value: TopicValue) -> None:
         """Count a current value that a session was sent."""
@@ -377,6 +453,7 @@ class Delivery:
 
     async def _positions_lost(self, lost: dict[int, None]) -> None:
         async with self._telling:
+            self._complete.rereading.update(lost)
             told: set[Session] = set()
             # Who comes while others are told has to be told as well.
             while left := [each for each in self._index if each not in told]:
@@ -396,6 +473,27 @@ class Delivery:
         for concerned, several in told.items():
             self._metrics.add(catalogue.LOSSES_DECLARED, len(several), label="position")
             self.notify(several, values_reread(concerned))
+
+    def declare_reread(self, session: Session) -> None:
+        """Tell a session that has skipped updates here that current values follow, if it wants to know."""
+        if REPLAY in session.supports and session.retained:
+            self.notify((session,), values_reread(session.retained))
+
+    def _completed(self, partition: Partition) -> None:
+        """All values of a partition have been read; those who were told that they follow have them in line now."""
+        rereading = self._complete.rereading
+        if partition.number in rereading:
+            rereading.discard(partition.number)
+            self._background.once(self._tell_of_completion(partition.number), "values-reread")
+
+    async def _tell_of_completion(self, number: int) -> None:
+        concerned = [each for each in self._index if number in each.retained and REPLAY in each.supports]
+        async for some in portions(concerned, TOLD_AT_ONCE):
+            for session in some:
+                notice = self._complete.make(session, (number,)) if session in self._index else None
+                if notice is not None:
+                    session.machine.submit_run(notice)
+                    self._flusher.mark(session)
 
     async def declare_loss_to_all(self, sessions: Iterable[Session]) -> None:
         """Do what ``declare_loss`` does, for some at a time (P20); nobody is told meanwhile of losses that came later.
@@ -422,3 +520,12 @@ class Delivery:
             if understands(session.supports, notice.code):
                 session.machine.submit(outgoing)
                 self._flusher.mark(session)
+
+
+def _parsed(unfinished: Mapping[RequestNumber, str]) -> dict[RequestNumber, Selector]:
+    """Read selectors; what is none was never subscribed to."""
+    selectors: dict[RequestNumber, Selector] = {}
+    for request, text in unfinished.items():
+        with suppress(InvalidSelector):
+            selectors[request] = parse_selector(text)
+    return selectors

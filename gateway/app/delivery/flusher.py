@@ -294,6 +294,10 @@ class Flusher:
             if exceeds:
                 machine.conflate()
             self.mark(session)
+        elif exceeds and machine.is_spared:
+            # What was replayed has not been folded yet; it is before anybody is called slow.
+            machine.conflate()
+            self._block(session)
         elif exceeds:
             self._blocked.pop(session, None)
             self._too_slow(session)

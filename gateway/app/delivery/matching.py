@@ -108,6 +108,13 @@ class MatchingQueue:
         """What has waited for longest; something does."""
         return self._waiting[0]
 
+    def applied(self) -> Sequence[TopicValue]:
+        """List what has been applied of what came last, though not all that came with it: nearly always nothing."""
+        if not self._waiting:
+            return ()
+        first = self._waiting[0]
+        return first.values[: first.applied]
+
     def when_done(self, done: Callable[[], None]) -> None:
         """Have *done* called when what came last has been applied; never if the queue is dropped before, or was."""
         if self._waiting:

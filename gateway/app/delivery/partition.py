@@ -167,6 +167,26 @@ class Partition:
         """
         return self.recent.position
 
+    def since(self, position: StreamPosition) -> list[TopicValue] | None:
+        """List all that sessions have been sent since a place in the stream, in order.
+
+        Args:
+            position: where; see ``RecentEntries.after``. It may lie in the batch that is being applied.
+
+        Returns:
+            The entries up to ``position``, and what has been applied of the batch behind it; None if some of them are
+            not at hand.
+        """
+        applied = () if self.queue is None else self.queue.applied()
+        if position > self.position:
+            ahead = position.sequence - self.position.sequence
+            is_here = position.grid_generation == self.position.grid_generation and ahead <= len(applied)
+            return list(applied[ahead:]) if is_here else None
+        found = self.recent.after(position)
+        if found is not None:
+            found.extend(applied)
+        return found
+
     def matching(self, selector: Selector) -> tuple[TopicPath, ...] | None:
         """Find the topics here that a selector matches; thousands of sessions that fail over share a few selectors.
 

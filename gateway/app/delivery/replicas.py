@@ -41,6 +41,10 @@ Change: TypeAlias = tuple[TopicValue, bool]
 updates between may be missing)."""
 
 
+def _nobody(_: Partition) -> None:
+    """Nobody wants to be told."""
+
+
 class Replicas:
     """All partitions this node has a copy of.
 
@@ -51,6 +55,7 @@ class Replicas:
         changed: called with what has changed in a partition, in order; each portion of what came together at once.
         failed: told of a bug met while values were read; they are read again.
         lost: told of a bug met in what a stream brought, and of which partition: its values have to be read again.
+        completed: told of a partition all values of which have been read, or read again.
 
     Attributes:
         restored: values that were written back into a grid that had lost them.
@@ -65,7 +70,9 @@ class Replicas:
         changed: Callable[[Partition, Sequence[Change]], None],
         failed: Callable[[Exception], None],
         lost: Callable[[int, Exception], None],
+        completed: Callable[[Partition], None] = _nobody,
     ) -> None:
+        self._completed = completed
         self._store = store
         self._tail = tail
         self._queues = queues
@@ -85,6 +92,11 @@ class Replicas:
     def get(self, number: int) -> Partition | None:
         """Return the copy of a partition, complete or not; None if nobody needs it."""
         return self._partitions.get(number)
+
+    def whole(self, number: int) -> Partition | None:
+        """Return the copy of a partition of which all values are here; None if it is not whole, or nobody needs it."""
+        partition = self._partitions.get(number)
+        return partition if partition is not None and partition.complete.is_set() else None
 
     def hold(self, numbers: Iterable[int]) -> None:
         """Keep copies of partitions until ``release``; starts reading those that are new. Does not wait."""
@@ -188,6 +200,7 @@ class Replicas:
                 continue
             partition.complete.set()
             partition.reader = None
+            self._completed(partition)
             return
 
     def _follow(self, partition: Partition, position: StreamPosition) -> None:

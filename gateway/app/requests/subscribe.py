@@ -153,7 +153,7 @@ class Selecting:
             self._announce(SelectionsChanged(session, [sign + selector.text, *map(str, kept)]))
         session.reply(Reply(request=request.request))
         if isinstance(request, Subscribe):
-            cost.topics = self._delivery.feed(session, selector, before=in_force)
+            cost.topics = self._delivery.feed(session, selector, before=in_force, request=request.request)
 
     async def _wanted(
         self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry], cost: _Cost

@@ -99,6 +99,7 @@ class NodeParameters:
         credential_notice: seconds before their end at which a client is told that its credentials expire.
         counted_roots: first segments of topics whose updates are counted apart, for the metrics; usually none.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
+        replay_events: updates that are looked at for one client that fails over, to send it all that it missed.
         lease: seconds a node's lease lasts.
         renew: seconds between renewals.
         reap: seconds between two looks for sessions whose window is over.
@@ -135,6 +136,7 @@ class NodeParameters:
     credential_notice: float
     counted_roots: tuple[str, ...] = ()
     topic_depth: int
+    replay_events: int
     lease: float
     renew: float
     reap: float

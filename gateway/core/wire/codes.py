@@ -133,6 +133,21 @@ class Numbering(StrEnum):
     """Both sides begin at 1."""
 
 
+class NotReplayed(StrEnum):
+    """Why a failover sends current values of a topic partition, and not every update that was missed (10.6)."""
+
+    UNNAMED = "unnamed"
+    """The client has named no position of it."""
+    GENERATION = "generation"
+    """The grid may have lost writes since."""
+    GAP = "gap"
+    """The grid keeps no more of what was missed, or not all of it."""
+    TOO_MANY = "too_many"
+    """More would have to be looked at, or sent, than a node does for one client."""
+    BEHIND = "behind"
+    """The node has not come as far as the client in time, or cannot tell."""
+
+
 class FailoverReason(StrEnum):
     """Why a resume was served by failover and not by reattaching."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.core.types import (
     Attempt,
@@ -63,6 +63,13 @@ class Backoff:
     stable_after: float
 
 
+REPLAY: Final = "replay"
+"""The word with which a client says that it holds positions, and understands what comes of them (protocol 10.6)."""
+
+Replayed: TypeAlias = "Literal[True] | Mapping[int, str]"
+"""Whether a failover brings every update that was missed; if not of all topic partitions, why not by partition."""
+
+
 # --- Link packets -------------------------------------------------------------------------------------------------
 
 
@@ -101,6 +108,9 @@ class Resume:
         away: milliseconds since the client noticed the loss of its connection, by its own clock; None if it does not
             tell. Nobody relies on it.
         supports: what of later releases the client understands (protocol 4.1.1).
+        positions: by topic partition, the event up to which the client has had everything (protocol 10.6); none of
+            those for which it cannot tell.
+        unfinished: selectors whose snapshots it has not had all of, by the requests that asked for them.
     """
 
     token: str = field(repr=False)
@@ -111,6 +121,8 @@ class Resume:
     secret: str | None = field(default=None, repr=False)
     away: int | None = None
     supports: frozenset[str] = frozenset()
+    positions: Mapping[int, EventId] = field(default_factory=dict)
+    unfinished: Mapping[RequestNumber, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +152,8 @@ class Welcome:
         selections: the session's selections as ``[+selector, -selector, …]`` in order.
         withdrawn: selectors that were taken out of them at this resume, for lack of permission; None for none.
         supports: what the server understands beyond the first release (protocol 4.3).
+        replayed: after a failover, True if every update that the client missed follows, in order; else why not, by the
+            topic partitions of which current values follow instead. None if that was not asked for.
     """
 
     session: SessionId
@@ -163,6 +177,7 @@ class Welcome:
     selections: tuple[str, ...] = ()
     withdrawn: tuple[str, ...] | None = None
     supports: frozenset[str] = frozenset()
+    replayed: Replayed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +424,8 @@ class NoticeCode(StrEnum):
     """The session may not select any more what it had selected; no update of it follows."""
     WITHHELD = "withheld"
     """Stands in for an update of a topic that the session may not select any more."""
+    SNAPSHOTS_COMPLETE = "snapshots_complete"
+    """All current values have been sent that were due; from here the client knows where it is in some partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,6 +438,8 @@ class Notice:
         withdrawn: selectors that were taken out of the session's selections; None if this is not about them.
         selections: the session's selections after that, as in the welcome; None likewise.
         partitions: topic partitions that are concerned, sorted; None if this is not about some of them.
+        positions: of each of them, the event up to which the session has been sent everything; None likewise.
+        request: the subscribe that this is about; None if it is about none.
     """
 
     code: str
@@ -428,6 +447,8 @@ class Notice:
     withdrawn: tuple[str, ...] | None = None
     selections: tuple[str, ...] | None = None
     partitions: tuple[int, ...] | None = None
+    positions: Mapping[int, EventId] | None = None
+    request: RequestNumber | None = None
 
 
 ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Authenticate | Malformed

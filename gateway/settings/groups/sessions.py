@@ -58,6 +58,14 @@ class SessionSettings:
         reason="Most acknowledgements find a packet to travel with in this time; a quiet session frees its buffers "
         "soon.",
     )
+    replay_events: int = setting(
+        Whole("updates", 0, 1_000_000),
+        5_000,
+        "Updates that a node looks at for one client that fails over, to send it all that it missed. Beyond, it sends "
+        "current values.",
+        reason="Twelve seconds of 400 updates a second, and half of what the grid keeps of a partition "
+        "(stream_length). A client that was away for longer is better served by current values.",
+    )
     backoff_initial: float = setting(
         Seconds(0.01, 60),
         0.25,

@@ -76,6 +76,7 @@ def test_notice_codes_are_stable_names() -> None:
         "administrator",
         "permissions_withdrawn",
         "withheld",
+        "snapshots_complete",
     }
 
 

@@ -26,7 +26,7 @@ from typing import Protocol
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.ladder.failover import Failover
 from gateway.app.connections.ladder.reattach import Reattach
-from gateway.app.connections.session_factory import RecoveryOutcome, SessionFactory
+from gateway.app.connections.session_factory import KEPT, RecoveryOutcome, SessionFactory
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionResumed
 from gateway.app.registry.sessions import Sessions
@@ -99,8 +99,9 @@ class RecoveryLadder:
         3     to come     that node is dead, and its backup     as rung 1                        ``mirrored``
                           has a copy of the session
         4     `failover`  always; reason ``gap`` if only the    numbering begins anew; requests  ``failed_over`` and
-                          buffers do not reach, else            are asked again, publishes       the reason
-                          ``other_node``                        executed once; full values
+                          buffers do not reach, else            are asked again, publishes       the reason; what of
+                          ``other_node``                        executed once; what was missed   it is ``replayed``
+                                                                is replayed, or full values
         5     refused     unknown, expired, closed, revoked,    nothing                          ``error`` with the
                           bad token                                                              reason
         ====  ==========  ====================================  ===============================  ====================
@@ -132,7 +133,11 @@ class RecoveryLadder:
         self._session_factory.welcome(
             session, attempt.connection, outcome, supports=attempt.packet.supports, withdrawn=claimed.withdrawn
         )
-        if outcome.values_follow and (claimed.was_held or not self._delivery.restore(session)):
+        if outcome.replay is not None and not outcome.values_follow:
+            self._delivery.replay(session, outcome.replay, attempt.packet.unfinished)
+        elif outcome.values_follow and (claimed.was_held or not self._delivery.restore(session)):
+            if outcome.numbering is KEPT:
+                self._delivery.declare_reread(session)
             # Not waited for: what the client says meanwhile must be received, and it may lose this connection, too.
             self._session_factory.activate(session)
         self._sessions.flusher.flush(session)
@@ -143,7 +148,7 @@ class RecoveryLadder:
         why: str | None = None
         if reason is not None:
             why = reason.value
-            if reason is FailoverReason.GAP:
+            if reason is FailoverReason.GAP and outcome.replayed is not True:
                 self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
             elif reason is FailoverReason.OTHER_NODE:
                 self._reconnect_advice.returned()

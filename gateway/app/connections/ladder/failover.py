@@ -1,17 +1,23 @@
-"""Rung 4: the session goes on with what the grid holds of it; what that does not preserve is declared (protocol 10)."""
+"""Rung 4: the session goes on with what the grid holds of it; what that does not preserve is declared (protocol 10).
+
+To a client that says where it was, that is every update it has missed, as long as the grid keeps them (P13).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
+from gateway.app.admission.refusals import overtaken
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.session_factory import RecoveryOutcome
 from gateway.app.context import Context
+from gateway.app.delivery.replay.replay import Replay
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.core.types import GridGeneration
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.packets import REPLAY
 from gateway.ports import TokenClaims
 
 FROM_OTHER_NODE: Final = RecoveryOutcome(
@@ -51,13 +57,55 @@ class Failover:
         self._delivery = sessions.delivery
         self._requests = requests
         self._has_lost = has_lost
+        self._depth = context.parameters.topic_depth
 
     def applies(self, claimed: ClaimedSession) -> bool:  # noqa: ARG002 - the one rung without a condition
         """Whatever was claimed can go on like this."""
         return True
 
     async def recover(self, claimed: ClaimedSession) -> RecoveryOutcome:
-        """Restart the session if it was held here, else take it in."""
+        """Restart the session if it was held here, else take it in.
+
+        What its client says it has had decides whether it is sent every update that it missed, or current values.
+
+        Raises:
+            HandshakeRefused: while that was found out, the session was taken away from this node, or has ended.
+        """
+        if not claimed.was_held:
+            self._take_in(claimed)
+        replay = await self._collect(claimed)
+        outcome = self._outcome(claimed)
+        if claimed.was_held:
+            self._restart(claimed)
+        if replay is not None:
+            # From here on nothing may come between: the session enters the index where this ends.
+            self._delivery.replays.settle(replay)
+            lost = 0 if replay.is_whole else outcome.lost
+            outcome = outcome._replace(lost=lost, values_follow=not self._is_at_hand(replay), replay=replay)
+        return outcome
+
+    async def _collect(self, claimed: ClaimedSession) -> Replay | None:
+        """Find what a client missed that says where it was; None for one that does not."""
+        session, attempt = claimed.session, claimed.attempt
+        packet = attempt.packet
+        if REPLAY not in packet.supports or not packet.positions:
+            return None
+        # Others may ask the grid meanwhile: what is waited for here is little of their business.
+        attempt.leave()
+        try:
+            replay = await self._delivery.replays.collect(session, packet.positions)
+        except Exception as bug:
+            self._sessions.fail(session, bug)
+            raise
+        if session.dropped:
+            raise overtaken()
+        return replay
+
+    def _is_at_hand(self, replay: Replay) -> bool:
+        """Tell whether the values that take the place of what cannot be replayed can be sent at once."""
+        return self._delivery.replays.whole(replay.session.selections.partitions(self._depth))
+
+    def _outcome(self, claimed: ClaimedSession) -> RecoveryOutcome:
         outcome = FROM_OTHER_NODE
         if claimed.is_uninterrupted:
             attempt = claimed.attempt
@@ -71,10 +119,6 @@ class Failover:
                 reason=FailoverReason.GAP,
                 values_follow=True,
             )
-        if claimed.was_held:
-            self._restart(claimed)
-        else:
-            self._take_in(claimed)
         return outcome
 
     def _restart(self, claimed: ClaimedSession) -> None:

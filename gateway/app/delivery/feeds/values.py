@@ -55,12 +55,13 @@ class ValuesFeed:
         topics: single topics to look at, and where they are.
         partitions: those to look at all topics of.
         handed_out: told of each value.
+        closing: makes what is handed out behind the last value, if anything is; None for nothing.
 
     Attributes:
         size: how many topics there are to look at.
     """
 
-    __slots__ = ("_before", "_clock", "_handed_out", "_selector", "_session", "_topics", "_walks", "size")
+    __slots__ = ("_before", "_clock", "_closing", "_handed_out", "_selector", "_session", "_topics", "_walks", "size")
 
     def __init__(
         self,
@@ -72,12 +73,14 @@ class ValuesFeed:
         topics: dict[TopicPath, Partition],
         partitions: Sequence[Partition] = (),
         handed_out: Callable[[TopicValue], None] = NOT_COUNTED,
+        closing: Callable[[], Run | None] | None = None,
     ) -> None:
         self._session = session
         self._clock = clock
         self._selector = selector
         self._before = before
         self._handed_out = handed_out
+        self._closing = closing
         # Taken from the end, which costs the same each time.
         self._topics = dict(reversed(topics.items()))
         self._walks = {each: _Walk(each.values.end) for each in partitions if each.values.end}
@@ -86,7 +89,7 @@ class ValuesFeed:
     @property
     def is_done(self) -> bool:
         """See ``Feed``."""
-        return not (self._topics or self._walks)
+        return not (self._topics or self._walks or self._closing)
 
     def owes(self, partition: Partition, topic: TopicPath) -> bool:
         """See ``Feed``."""
@@ -102,7 +105,7 @@ class ValuesFeed:
         """See ``Feed``."""
         portion: list[Run] = []
         selections, selector = self._session.selections, self._selector
-        while not self.is_done:
+        while self._topics or self._walks:
             partition, value = self._next()
             if (
                 value is not None
@@ -115,8 +118,10 @@ class ValuesFeed:
                 size -= run.size
                 self._handed_out(value)
             if len(portion) >= packets or size <= 0 or self._clock.monotonic() >= until:
-                break
-        return portion
+                return portion
+        closing, self._closing = self._closing, None
+        last = None if closing is None else closing()
+        return portion if last is None else [*portion, last]
 
     def _next(self) -> tuple[Partition, TopicValue | None]:
         """Take a step: to the next of the partitions' topics, then to the next single one."""

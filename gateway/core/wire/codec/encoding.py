@@ -49,6 +49,15 @@ _LINK_FIELDS: Final[Mapping[type[LinkPacket], tuple[str, ...]]] = {
 }
 
 
+_BY_NUMBER: Final = frozenset({"positions", "unfinished", "replayed"})
+"""Fields of link packets that are objects whose names are numbers."""
+
+
+def _named(by_number: Mapping[int, str]) -> dict[str, str]:
+    """Write the numbers of an object as names, which are texts in JSON."""
+    return {str(number): text for number, text in sorted(by_number.items())}
+
+
 def encode_link(packet: LinkPacket) -> bytes:
     """Encode a link packet as a whole JSON object; absent optional fields are left out.
 
@@ -62,6 +71,9 @@ def encode_link(packet: LinkPacket) -> bytes:
         if name == "supports":
             if value:
                 content[name] = sorted(value)
+        elif name in _BY_NUMBER:
+            if value:
+                content[name] = value if value is True else _named(value)
         # null is a statement only where the welcome says that a number can not be known.
         elif value is not None or name in {"lost", "conflated"}:
             content[name] = value
@@ -176,6 +188,10 @@ def encode_notice(notice: Notice) -> bytes:
         content["selections"] = notice.selections
     if notice.partitions is not None:
         content["partitions"] = notice.partitions
+    if notice.positions is not None:
+        content["positions"] = _named(notice.positions)
+    if notice.request is not None:
+        content["request"] = notice.request
     return _body(content)
 
 

@@ -5,10 +5,13 @@ Every function here raises ``BadField`` if the field is not what it must be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+from gateway.core.types import EventId, RequestNumber
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
+from gateway.core.wire.packets import Replayed
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
@@ -21,6 +24,18 @@ MAX_WORD_BYTES: Final = 64
 
 MAX_MEASURE: Final = 31 * 24 * 3_600_000
 """Largest length of time that is believed, in milliseconds: longer than any session waits for its client."""
+
+MOST_POSITIONS: Final = 64
+"""Topic partitions that there are: so many places a client can be at."""
+
+MOST_UNFINISHED: Final = 16
+"""Selectors whose snapshots a client may not have had all of: as many as a server sends to one session at a time."""
+
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,14}")
+"""A number as the name of a field: of so many digits it is below 2^53."""
+
+_EVENT: Final = re.compile(r"(0|[1-9][0-9]?)-(0|[1-9][0-9]{0,14})-(0|[1-9][0-9]{0,14})")
+"""An event id: topic partition, generation of the grid, sequence."""
 
 _OUTCOMES: Final[Mapping[str, Outcome]] = {each.value: each for each in Outcome}
 
@@ -175,6 +190,43 @@ def read_words(packet: Object, name: str) -> frozenset[str]:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return frozenset()
     return frozenset(word for word in words[:MAX_WORDS] if len(word.encode()) <= MAX_WORD_BYTES)
+
+
+def read_positions(packet: Object, name: str) -> dict[int, EventId]:
+    """Read the places of topic partitions, as event ids; what is none does no harm, and does not count."""
+    positions = packet.get(name)
+    if not isinstance(positions, dict) or len(positions) > MOST_POSITIONS:
+        return {}
+    found: dict[int, EventId] = {}
+    for text, event in positions.items():
+        place = _EVENT.fullmatch(event) if isinstance(event, str) else None
+        if place is not None and place[1] == text and int(text) < MOST_POSITIONS:
+            found[int(text)] = EventId(event)
+    return found
+
+
+def read_unfinished(packet: Object, name: str) -> dict[RequestNumber, str]:
+    """Read selectors by the numbers of requests; what is none does not count."""
+    selectors = packet.get(name)
+    if not isinstance(selectors, dict) or len(selectors) > MOST_UNFINISHED:
+        return {}
+    return {
+        RequestNumber(int(number)): selector
+        for number, selector in selectors.items()
+        if _NUMBER.fullmatch(number) and isinstance(selector, str)
+    }
+
+
+def read_replayed(packet: Object, name: str) -> Replayed | None:
+    """Read whether a failover replays what was missed: yes, or why not by partition; None for anything else."""
+    replayed = packet.get(name)
+    if replayed is True:
+        return True
+    if not isinstance(replayed, dict) or not all(
+        _NUMBER.fullmatch(number) and isinstance(why, str) for number, why in replayed.items()
+    ):
+        return None
+    return {int(number): why for number, why in replayed.items()}
 
 
 def read_failover_reason(packet: Object) -> FailoverReason | None:

@@ -21,9 +21,12 @@ from gateway.core.wire.codec.fields import (
     read_optional_seconds,
     read_optional_text,
     read_outcome,
+    read_positions,
+    read_replayed,
     read_seconds,
     read_text,
     read_texts,
+    read_unfinished,
     read_words,
 )
 from gateway.core.wire.codec.values import encode_long_value, encode_value
@@ -75,6 +78,8 @@ def _resume(packet: Object) -> Resume:
         secret=read_optional_text(packet, "secret"),
         away=read_measure(packet, "away"),
         supports=read_words(packet, "supports"),
+        positions=read_positions(packet, "positions"),
+        unfinished=read_unfinished(packet, "unfinished"),
     )
 
 
@@ -196,6 +201,7 @@ def _welcome(packet: Object) -> Welcome:
         selections=_read_list(packet, "selections") or (),
         withdrawn=_read_list(packet, "withdrawn"),
         supports=read_words(packet, "supports"),
+        replayed=read_replayed(packet, "replayed"),
     )
 
 
@@ -250,6 +256,8 @@ def _notice(packet: Object) -> Notice:
         _read_list(packet, "withdrawn"),
         _read_list(packet, "selections"),
         _read_numbers(packet, "partitions"),
+        read_positions(packet, "positions") if packet.get("positions") is not None else None,
+        request_number(packet) if packet.get("request") is not None else None,
     )
 
 

@@ -1,0 +1,104 @@
+"""What one session has missed, as far as it has been found (P13)."""
+
+from __future__ import annotations
+
+from gateway.app.session.session import Session
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.topics.selections import Selections
+from gateway.core.types import EventId, GridGeneration, TopicPath
+from gateway.core.wire import codec
+from gateway.core.wire.codes import NotReplayed
+from gateway.ports import StreamPosition, TopicValue
+
+
+class Replay:
+    """What one session has missed.
+
+    Args:
+        session: whose.
+        wanted: by partition, after which place.
+        refused: why of other partitions nothing can be replayed.
+
+    Attributes:
+        session: as given.
+        selections: by which it is matched.
+        wanted: as given, without what has been refused since.
+        refused: why of some partitions current values are sent.
+        upto: by partition, up to which place it has been looked at.
+        runs: what was found.
+        size: bytes of it.
+    """
+
+    __slots__ = ("refused", "runs", "selections", "session", "size", "upto", "wanted")
+
+    def __init__(self, session: Session, wanted: dict[int, StreamPosition], refused: dict[int, NotReplayed]) -> None:
+        self.session = session
+        self.selections = session.selections
+        self.wanted = wanted
+        self.refused = refused
+        self.upto = dict(wanted)
+        self.runs: dict[int, list[Run]] = {}
+        self.size = 0
+
+    def refuse(self, number: int, why: NotReplayed) -> None:
+        """Replay nothing of a partition; no effect if that was said before."""
+        self.wanted.pop(number, None)
+        self.upto.pop(number, None)
+        self._drop(number)
+        self.refused.setdefault(number, why)
+
+    def skip(self, number: int, position: StreamPosition) -> None:
+        """Nothing was missed of a partition up to a place."""
+        self.wanted[number] = self.upto[number] = position
+
+    def add(self, number: int, run: Run) -> None:
+        """Find something."""
+        self.runs.setdefault(number, []).append(run)
+        self.size += run.size
+
+    def keep_only(self, selections: Selections, needed: frozenset[int]) -> None:
+        """Leave out what is not selected any more.
+
+        Args:
+            selections: what is.
+            needed: the partitions that it may be in.
+        """
+        for number in self.runs.keys() | self.refused.keys() | self.wanted.keys():
+            if number not in needed:
+                self.refuse(number, NotReplayed.UNNAMED)
+                del self.refused[number]
+        for number, runs in list(self.runs.items()):
+            kept = [run.without(lambda topic: not selections.selects(TopicPath(topic))) for run in runs]
+            self._drop(number)
+            for run in kept:
+                if run is not None:
+                    self.add(number, run)
+
+    def size_of(self, number: int) -> int:
+        """Tell how many bytes were found in a partition."""
+        return sum(run.size for run in self.runs[number])
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every update is replayed that was missed."""
+        return not self.refused
+
+    def packets(self) -> list[Run]:
+        """List what is to be sent, that of each partition in order."""
+        return [run for number in sorted(self.runs) for run in self.runs[number]]
+
+    def _drop(self, number: int) -> None:
+        for run in self.runs.pop(number, ()):
+            self.size -= run.size
+
+
+def update_of(value: TopicValue) -> Outgoing:
+    """Make the packet of an update that was missed: the successor of what came before it, as it would have been."""
+    topic, version, event, text = value
+    return Outgoing(topic, codec.encode_update(topic, version, event, text, snapshot=False))
+
+
+def position_of(event: EventId) -> StreamPosition:
+    """Tell which place in its partition's stream an event id names."""
+    _, generation, sequence = event.split("-")
+    return StreamPosition(GridGeneration(int(generation)), int(sequence))

@@ -1,0 +1,158 @@
+"""What a replay costs, and what is left of it where something goes wrong (P13, P20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.app.delivery.replay import gathering
+from gateway.app.delivery.replay.replay import Replay
+from gateway.app.session.session import Session
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.topics.selections import Selections
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import topic_partition
+from gateway.core.types import EventId, TopicPath
+from gateway.core.wire import codec
+from gateway.core.wire.codes import NotReplayed
+from tests.support.delivery import GENERATION, DeliveryBench, Reader
+
+A = topic_partition(TopicPath("a/x"), 1)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "GATHER", 0.0)
+    monkeypatch.setattr(gathering, "LONGEST_REST", 0.0)
+
+
+def updates(*topics: str) -> list[Run]:
+    return [
+        Run.of(Outgoing(topic, codec.encode_update(topic, number, f"{A}-1-{number}", b"0", snapshot=False)))  # type: ignore[arg-type]
+        for number, topic in enumerate(topics, 1)
+    ]
+
+
+async def following(bench: DeliveryBench, count: int) -> None:
+    """Have the node follow a stream, and bring so many updates by it."""
+    await bench.subscribe(bench.session(), "a/**")
+    for _ in range(count):
+        bench.publish("a/x")
+
+
+def returning(bench: DeliveryBench) -> Session:
+    session = bench.session()
+    session.selections = Selections([]).select(parse_selector("a/**"))
+    return session
+
+
+async def collected(bench: DeliveryBench, session: Session, place: int) -> Replay:
+    return await bench.delivery.replays.collect(session, {A: EventId(f"{A}-{GENERATION}-{place}")})
+
+
+@pytest.mark.promise("P9")
+async def test_who_takes_nothing_of_a_replay_is_folded_before_it_is_called_slow() -> None:
+    bench = DeliveryBench(outbox_packets=10)
+    reader = Reader()
+    reader.room = False
+    session = bench.session(reader)
+    session.machine.submit_replay(updates(*["a/x", "a/y"] * 6))
+
+    bench.flusher.mark(session)
+    await bench.turns(5)
+    assert not bench.too_slow
+    assert (session.machine.waiting, session.machine.conflated) == (2, 10)
+
+    for run in updates(*(f"a/{number}" for number in range(11))):
+        session.machine.submit_run(run)
+    bench.flusher.mark(session)
+    await bench.turns(5)
+    assert bench.too_slow[:1] == [session]
+    await bench.close()
+
+
+async def test_a_replay_within_the_bound_waits_unfolded() -> None:
+    bench = DeliveryBench(outbox_packets=100)
+    reader = Reader()
+    reader.room = False
+    session = bench.session(reader)
+    session.machine.submit_replay(updates(*["a/x"] * 12))
+
+    bench.flusher.mark(session)
+    await bench.turns(5)
+
+    assert (session.machine.waiting, session.machine.conflated) == (12, 0)
+    await bench.close()
+
+
+@pytest.mark.promise("P13", "P20")
+async def test_who_comes_while_others_are_served_is_served_with_all_who_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storm must not look at the same updates once for each session."""
+    bench = DeliveryBench()
+    await following(bench, 20)
+    crowd = bench.delivery.replays.gathering
+    find_all = crowd._find_all
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(replays: Sequence[Replay]) -> None:
+        began.set()
+        await go_on.wait()
+        await find_all(replays)
+
+    monkeypatch.setattr(crowd, "_find_all", slow)
+    first = asyncio.create_task(collected(bench, returning(bench), 5))
+    await began.wait()
+    others = [asyncio.create_task(collected(bench, returning(bench), 5)) for _ in range(50)]
+    await bench.turns(20)
+    go_on.set()
+
+    assert all(each.is_whole for each in await asyncio.gather(first, *others))
+    assert crowd.finds == 2
+    assert crowd.matched == 2 * 15
+    await bench.close()
+
+
+async def test_a_bug_in_one_finding_costs_those_alone_who_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = DeliveryBench()
+    await following(bench, 20)
+    crowd = bench.delivery.replays.gathering
+    find_all = crowd._find_all
+    later: list[asyncio.Task[Replay]] = []
+
+    async def broken(replays: Sequence[Replay]) -> None:
+        monkeypatch.setattr(crowd, "_find_all", find_all)
+        later.append(asyncio.create_task(collected(bench, returning(bench), 5)))
+        await bench.turns(5)
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(crowd, "_find_all", broken)
+
+    assert (await collected(bench, returning(bench), 5)).refused == {A: NotReplayed.GAP}
+    assert (await later[0]).is_whole
+    await bench.close()
+
+
+async def test_what_the_tail_brings_meanwhile_is_read_again_if_it_is_not_at_hand_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = DeliveryBench()
+    await following(bench, 20)
+    crowd = bench.delivery.replays.gathering
+    find_all = crowd._find_all
+
+    async def overtaken(replays: Sequence[Replay]) -> None:
+        await find_all(replays)
+        for _ in range(3_000):  # more than a partition keeps of what came last
+            bench.publish("a/x")
+
+    monkeypatch.setattr(crowd, "_find_all", overtaken)
+    session = returning(bench)
+    replay = await collected(bench, session, 5)
+    bench.delivery.replays.settle(replay)
+
+    assert replay.is_whole
+    assert sum(run.count for run in replay.packets()) == 3_015
+    assert bench.grid.reads == 1
+    await bench.close()
