@@ -90,6 +90,9 @@ class Scenario:
     def publish(self, call: str, topic: str, value: object) -> Scenario:
         return self.do("publish", self.scene.publish, call, topic, value, call=call, topic=topic, value=value)
 
+    def subscribe(self, call: str, selector: str) -> Scenario:
+        return self.do("subscribe", self.scene.subscribe, call, selector, call=call, selector=selector)
+
     def set_properties(self, call: str, changes: dict[str, str | None]) -> Scenario:
         return self.do("set_properties", self.scene.set_properties, call, changes, call=call, changes=changes)
 
@@ -143,6 +146,8 @@ def _told(effect: Effect) -> Json | None:  # noqa: C901, PLR0912 - one place for
                 "resent": each.resent,
                 "lost": each.lost,
                 "conflated": each.conflated,
+                "replayed": each.replayed,
+                "not_replayed": list(each.not_replayed),
                 "attempts": each.attempts,
             }
         case effects.Ended(error):
@@ -323,6 +328,62 @@ def recovering() -> Iterator[Scenario]:
     )  # fmt: skip
 
 
+def _event(packet: int, event: str, **more: Any) -> Json:
+    return {"type": "update", "id": packet, "topic": "t", "version": packet, "event": event, "value": 7} | more
+
+
+def _complete(packet: int, **positions: str) -> Json:
+    named = {each.removeprefix("p"): event for each, event in positions.items()}
+    partitions = [int(each) for each in named]
+    return {
+        "type": "notice", "id": packet, "code": "snapshots_complete", "message": "", "partitions": partitions,
+        "positions": named,
+    }  # fmt: skip
+
+
+def replaying() -> Iterator[Scenario]:
+    """What a client says of where it is, and what a node makes of it."""
+    yield (
+        Scenario("a position is named from the notice on, and moves with live updates").open()
+        .say(_event(1, "3-1-5")).drop().come_back(**REATTACHED, received=0)
+        .say(_complete(2, p3="3-1-7", p9="9-1-0")).say(_event(3, "3-1-6", snapshot=True)).drop().wait(0.25).connected()
+        .welcome(**REATTACHED, received=0).say(_event(4, "3-1-9"), _event(5, "4-1-1")).drop().wait(0.5).connected()
+    )  # fmt: skip
+    yield (
+        Scenario("what is folded, and snapshots, do not move it").open().say(_complete(1, p3="3-1-7"))
+        .say(_event(2, "3-1-12", folded=2), _event(3, "3-1-8"), _event(4, "3-1-13", snapshot=True)).drop().wait(0.125)
+        .connected()
+    )  # fmt: skip
+    yield (
+        Scenario("after a replay nothing comes twice, and positions go on").open().say(_complete(1, p3="3-1-7"))
+        .drop().come_back(**FAILED_OVER | {"lost": 0}, replayed=True).say(_event(1, "3-1-8"), _event(2, "3-1-10"))
+        .drop().wait(0.25).connected()
+    )  # fmt: skip
+    yield (
+        Scenario("of partitions that are not replayed nothing is known until the next notice").open()
+        .say(_complete(1, p3="3-1-7", p9="9-1-1")).drop().come_back(**FAILED_OVER, replayed={"9": "gap"})
+        .say(_event(1, "9-1-5"), _event(2, "3-1-8")).drop().wait(0.25).connected().welcome(**FAILED_OVER)
+        .say(_complete(1, p9="9-1-6")).drop().wait(0.5).connected()
+    )  # fmt: skip
+    yield (
+        Scenario("subscribes whose values have not all come are named, answered or not").open()
+        .say(_complete(1, p3="3-1-7")).subscribe("one", "a/*").subscribe("two", "b").say(_reply(2, 1))
+        .drop().wait(0.125).connected().welcome(**REATTACHED, received=2).say(_reply(3, 2), _complete(4, p3="3-1-8"))
+        .say(_complete(5, p3="3-1-9") | {"request": 1}).drop().wait(0.25).connected()
+    )  # fmt: skip
+    yield (
+        Scenario("a failover without a word about it forgets all positions").open().say(_complete(1, p3="3-1-7"))
+        .drop().come_back(**FAILED_OVER).say(_event(1, "3-1-8")).drop().wait(0.25).connected()
+    )  # fmt: skip
+    yield (
+        Scenario("values that are read again make a position unknown until they are complete").open()
+        .say(_complete(1, p3="3-1-7", p9="9-1-1"))
+        .say({"type": "notice", "id": 2, "code": "values_reread", "message": "", "partitions": [3]}).drop().wait(0.125)
+        .connected().welcome(**REATTACHED, received=0).say(_event(3, "3-1-20"), _complete(4, p3="3-1-19")).drop()
+        .wait(0.25).connected()
+    )  # fmt: skip
+
+
 def leaving() -> Iterator[Scenario]:
     """What a client does that is asked to go away."""
     yield (
@@ -398,7 +459,7 @@ def credentials() -> Iterator[Scenario]:
     )  # fmt: skip
 
 
-FILES: Final = (opening, requests, recovering, leaving, ending, credentials)
+FILES: Final = (opening, requests, recovering, replaying, leaving, ending, credentials)
 
 
 def vectors() -> dict[str, Json]:

@@ -188,7 +188,7 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout, credent
     const firstRequest = Math.max(kept.request + 1, environment.wall());
     const { attempts } = plan;
     const past = { outcome, numbering: Numbering.RESTARTED, reason, node, gapSeconds: null };
-    const recovery = { ...past, resent, lost, conflated, attempts, cause: RELOADED };
+    const recovery = { ...past, resent, lost, conflated, replayed: false, notReplayed: [], attempts, cause: RELOADED };
     const beginning = { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials, recovery };
     return new Session(new Supervisor(environment, beginning));
   } catch (error) {

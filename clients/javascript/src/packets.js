@@ -54,6 +54,8 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string[]} selections
  * @property {string[]} supports - What the server knows beyond the first release.
  * @property {string[]} withdrawn - Selectors that were taken out, because the session may not select them any more.
+ * @property {true | Record<string, string> | null} replayed - After a failover: every update that was missed follows, or why
+ *   not, by partition of topics; null if the server does not say.
  *
  * @typedef {{type: "ack" | "pong", received: number}} Ack
  * @typedef {{type: "ping", token: string | null, backoff: BackoffAdvice | null}} Ping
@@ -79,7 +81,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
  *
  * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[],
- *   partitions: number[] | null}} NoticeBody
+ *   partitions: number[] | null, positions: Record<string, string>, request: number | null}} NoticeBody
  * @typedef {UpdateBody | ReplyBody | NoticeBody} SessionBody
  * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
  * @typedef {Welcome | Ack | Ping | GoAway | Bye | ErrorPacket | SessionPacket} Packet
@@ -190,6 +192,8 @@ const BODIES = new Map(
         withdrawn: list(packet, "withdrawn"),
         selections: list(packet, "selections"),
         partitions: optional(packet, "partitions", counts),
+        positions: texts(packet, "positions"),
+        request: optional(packet, "request", (_, name) => count(packet, name, 1)),
       }),
     ],
   ]),
@@ -267,6 +271,7 @@ function readWelcome(packet) {
     properties: texts(packet, "properties"),
     selections: list(packet, "selections"),
     withdrawn: list(packet, "withdrawn"),
+    replayed: packet.replayed === true ? true : optional(packet, "replayed", texts),
     // Words for what this client may know nothing of; whatever else is there says nothing to it.
     supports: Array.isArray(packet.supports) ? packet.supports.filter((each) => typeof each === "string") : [],
   };

@@ -137,6 +137,14 @@ export class RequestTable {
     return [...this.#unanswered.values()].map(({ ask }) => ask);
   }
 
+  /** Selectors of the subscribes among them, by request. @returns {Map<number, string>} */
+  get unansweredSubscribes() {
+    /** @type {Map<number, string>} */
+    const selectors = new Map();
+    for (const [number, { ask }] of this.#unanswered) if (ask.type === "subscribe") selectors.set(number, ask.selector);
+    return selectors;
+  }
+
   /**
    * Have other requests asked in the place of some, from the next time on that they are sent.
    *

@@ -41,6 +41,7 @@ export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
  * @property {Welcome} welcome
  * @property {number} firstRequest - The number of the first request.
  * @property {number | null} requestTimeout - Seconds a request may take if its caller does not say.
+ * @property {import("./positions.js").Positions} positions - Told of subscribes that are executed.
  * @property {(requests: {request: number, body: string}[]) => void} send - Takes bodies of session packets, in order.
  * @property {(notice: import("./supervisor.js").Notice) => void} declare - Tells the application.
  */
@@ -55,6 +56,7 @@ export class RequestSender {
   /** Whether the server knows what a deselection leaves (protocol 6.3). */
   #keeps = false;
   #requestTimeout;
+  #positions;
   #send;
   #declare;
   /** Why nothing can be asked any more. @type {SessionEnded | null} */
@@ -68,13 +70,14 @@ export class RequestSender {
    * @param {import("./environment.js").Environment} environment
    * @param {Beginning} beginning
    */
-  constructor(environment, { welcome, firstRequest, requestTimeout, send, declare }) {
+  constructor(environment, { welcome, firstRequest, requestTimeout, positions, send, declare }) {
     this.#environment = environment;
     this.#table = new RequestTable(welcome.limits.requests, firstRequest);
     this.#promises = new Promises(welcome);
     this.#wanted = new Wanted(this.#promises.selections);
     this.#limits = welcome.limits;
     this.#requestTimeout = requestTimeout;
+    this.#positions = positions;
     this.#send = send;
     this.#declare = declare;
     /** All properties, as of the last welcome and the changes since. */
@@ -90,6 +93,11 @@ export class RequestSender {
   /** Requests sent and not answered. */
   get unanswered() {
     return this.#table.unanswered;
+  }
+
+  /** Selectors of the subscribes sent and not answered, by request. @returns {Map<number, string>} */
+  get unansweredSubscribes() {
+    return this.#table.unansweredSubscribes;
   }
 
   /** The lowest number without an answer; null if there is none. */
@@ -288,6 +296,7 @@ export class RequestSender {
    */
   answered(reply) {
     const executed = this.#table.answer(reply, this.#environment.now(), this.#environment.random());
+    if (executed?.ask.type === "subscribe") this.#positions.subscribed(reply.request, executed.ask.selector);
     if (executed !== null && !executed.repairs) {
       const { ask } = executed;
       this.#promises.executed(ask);
@@ -347,11 +356,12 @@ export class RequestSender {
    * Another numbering has begun: find out what the node lacks, and ask for it before all that waits.
    *
    * @param {Welcome} welcome
+   * @param {boolean} replayed - Whether what was missed follows, and no current values.
    */
-  failedOver(welcome) {
+  failedOver(welcome, replayed) {
     if (welcome.withdrawn.length > 0) this.withdrawn(welcome.withdrawn, welcome.selections);
     const missing = this.#promises.missing(welcome, this.#table.unansweredAsks);
-    this.streams.failedOver();
+    if (!replayed) this.streams.failedOver();
     if (missing.length > 0) this.#restore(missing, welcome.selections);
   }
 

@@ -21,13 +21,23 @@ import { sleep } from "./environment.js";
 import { RemoteProtocolError, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
 import { History } from "./history.js";
 import { policyOf, SessionMachine } from "./machine.js";
+import { Positions } from "./positions.js";
 import { reach } from "./connector.js";
 import { PERMISSIONS_WITHDRAWN, RequestSender } from "./sender.js";
 import { AttemptFailed } from "./transport.js";
 import { watchOver } from "./watch.js";
 
+/** Characters of a fresh secret beside which no positions are named: a node may take less than both. */
+const LONG_SECRET = 16 * 1024;
+
 /** Seconds to wait for the answers to what was asked, before the client leaves a node that asked it to go away. */
 export const LEAVE_TIMEOUT = 2;
+
+/** Code of the notice that all current values have come (protocol 10.6). */
+const SNAPSHOTS_COMPLETE = "snapshots_complete";
+
+/** Code of the notice that current values come in place of each update between (protocol 5.8). */
+const VALUES_REREAD = "values_reread";
 
 /** Code of the notice that stands in for updates lost by a withdrawn right (protocol 6.5.4). */
 const WITHHELD = "withheld";
@@ -58,6 +68,10 @@ const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ER
  * @property {number} resent - Packets sent again, both directions together; after a failover, the requests asked again.
  * @property {number | null} lost - Packets to this client that will never come; null if the node cannot know.
  * @property {number | null} conflated - Updates replaced by newer ones before they were sent; null likewise.
+ * @property {boolean} replayed - Whether every update that was missed follows a failover, in order, in place of current
+ *   values.
+ * @property {number[]} notReplayed - If not, the partitions of topics of which current values follow; empty if the node does
+ *   not tell.
  * @property {number} attempts - Connections tried, the successful one included.
  * @property {string} cause - What ended the connection before, for people.
  *
@@ -99,6 +113,8 @@ export class Supervisor {
   #connection = null;
   #lostAt = 0;
   #resent = 0;
+  #positions = new Positions();
+  #replayed = false;
   /** What the node closes the connection for, as it said. @type {import("./packets.js").ErrorPacket | null} */
   #blamed = null;
   /** The request that was the oldest when the node refused a packet without saying which. @type {number | null} */
@@ -131,6 +147,7 @@ export class Supervisor {
       welcome,
       firstRequest,
       requestTimeout,
+      positions: this.#positions,
       send: (requests) => this.#submit(requests),
       declare: (notice) => this.#declare(notice),
     });
@@ -252,7 +269,7 @@ export class Supervisor {
       reached.transport.close(CloseCode.GOING_AWAY, "the client stops");
       throw this.ended;
     }
-    const { outcome, reason, node, resent, lost, conflated } = reached.welcome;
+    const { outcome, reason, node, resent, lost, conflated, replayed } = reached.welcome;
     /** @type {Recovery} */
     const recovery = {
       outcome,
@@ -263,6 +280,8 @@ export class Supervisor {
       resent: resent + this.#resent,
       lost,
       conflated,
+      replayed: this.#replayed,
+      notReplayed: partitionsOf(replayed),
       attempts: this.#plan.attempts,
       cause: cause.message,
     };
@@ -388,7 +407,10 @@ export class Supervisor {
       away,
       supports: SUPPORTS,
     };
-    return this.#shown === null ? resume : { ...resume, principal: this.#credentials.principal, secret: this.#shown };
+    const isLong = this.#shown !== null && this.#shown.length > LONG_SECRET;
+    const named = isLong ? this.#positions.unnamed() : this.#positions.named(this.sender.unansweredSubscribes);
+    if (this.#shown === null) return { ...resume, ...named };
+    return { ...resume, principal: this.#credentials.principal, secret: this.#shown, ...named };
   }
 
   /** @param {Ending} ending */
@@ -415,8 +437,10 @@ export class Supervisor {
     }
     if (numbering === Numbering.KEPT) {
       this.#resent = this.#machine.reattach(welcome.received, now);
+      this.#replayed = false;
     } else {
-      this.sender.failedOver(welcome);
+      this.#replayed = this.#positions.restarted(welcome.replayed);
+      this.sender.failedOver(welcome, this.#replayed);
       this.#resent = this.sender.unanswered;
       this.#machine.restart(now);
     }
@@ -438,6 +462,7 @@ export class Supervisor {
     switch (received.type) {
       case "update": {
         const { topic, value, version, event: eventId, snapshot, removed, folded } = received;
+        if (!snapshot && folded === 0) this.#positions.updated(eventId);
         this.sender.streams.dispatch({ topic, value, version, eventId, snapshot, removed, folded });
         break;
       }
@@ -471,8 +496,11 @@ export class Supervisor {
   }
 
   /** @param {import("./packets.js").NoticeBody} notice */
-  #noticed({ code, message, withdrawn, selections, partitions }) {
+  #noticed(notice) {
+    const { code, message, withdrawn, selections, partitions } = notice;
     if (code === WITHHELD) return; // what they are about is declared by the notice that follows
+    if (code === SNAPSHOTS_COMPLETE) return this.#positions.completed(notice); // nothing that an application would have to know
+    if (code === VALUES_REREAD) this.#positions.reread(partitions);
     if (code === EXPIRING && this.#credentials.renewable) {
       const { principal } = this.#credentials;
       const show = (/** @type {string} */ secret) => this.authenticate(secret, principal, { timeout: Infinity });
@@ -527,6 +555,19 @@ export function unknownNumbering({ outcome, numbering }) {
     message: `this client does not know whether packet numbers go on after ${told}`,
     code: CloseCode.GOING_AWAY,
   });
+}
+
+/**
+ * List the partitions of topics that a welcome says are not replayed.
+ *
+ * @param {Welcome["replayed"]} replayed
+ * @returns {number[]}
+ */
+export function partitionsOf(replayed) {
+  if (replayed === null || replayed === true) return [];
+  return Object.keys(replayed)
+    .map(Number)
+    .sort((one, other) => one - other);
 }
 
 /** @param {Ending} ending */

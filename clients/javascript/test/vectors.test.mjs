@@ -93,6 +93,7 @@ class Player {
       say: () => network.last.say(...input.packets),
       wait: () => network.clock.pass(input.seconds),
       publish: () => this.call(input.call, this.session.publish(input.topic, input.value)),
+      subscribe: () => this.call(input.call, this.session.subscribe(input.selector).then(() => null)),
       set_properties: () => this.call(input.call, this.session.setProperties(input.changes)),
       close: () => void this.session.close({ timeout: input.seconds }),
       give_up: () => {
@@ -155,9 +156,11 @@ function expected({ input, effects }) {
 }
 
 /** A recovery as the client tells it, in the words of the vectors. */
-function recoveryOf({ outcome, numbering, reason, node, gapSeconds, resent, lost, conflated, attempts }) {
+function recoveryOf({ outcome, numbering, reason, node, gapSeconds, resent, lost, conflated, attempts, ...rest }) {
   const gap = Math.round(gapSeconds * 1e6) / 1e6;
-  return { type: "recovered", outcome, numbering, reason, node, gap_seconds: gap, resent, lost, conflated, attempts };
+  const { replayed, notReplayed } = rest;
+  const counts = { resent, lost, conflated, replayed, not_replayed: notReplayed, attempts };
+  return { type: "recovered", outcome, numbering, reason, node, gap_seconds: gap, ...counts };
 }
 
 for (const file of readdirSync(FOLDER).sort()) {

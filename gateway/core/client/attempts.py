@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from gateway.core.client.credentials import CredentialRefresher, Credentials
@@ -199,6 +199,8 @@ class Attempts(ABC):
             resent=welcome.resent + resume.resent,
             lost=welcome.lost,
             conflated=welcome.conflated,
+            replayed=resume.replayed,
+            not_replayed=_not_replayed(welcome),
             attempts=self._planned.attempts,
             cause=self._cause,
         )
@@ -233,6 +235,11 @@ class Attempts(ABC):
     @property
     def _planned(self) -> ReconnectPlan:
         return there(self._plan)
+
+
+def _not_replayed(welcome: Welcome) -> tuple[int, ...]:
+    """List the topic partitions of which current values follow, if the node tells them."""
+    return tuple(sorted(welcome.replayed)) if isinstance(welcome.replayed, Mapping) else ()
 
 
 _T = TypeVar("_T")

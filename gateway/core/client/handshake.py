@@ -26,6 +26,10 @@ NO_PACKET: Final = PacketId(0)
 MILLISECONDS: Final = 1000
 """In a second."""
 
+LONG_SECRET: Final = 16 * 1024
+"""Characters of a fresh secret beside which no positions are named: in a first message of 64 KiB there is room for
+both, but a node may take less."""
+
 
 class NumberingUnknown(Exception):
     """A welcome does not say whether packet numbers go on, in words that this client understands (protocol 4.3.1)."""
@@ -124,6 +128,7 @@ class ResumeRole:
         welcome: the last one.
         lost_at: when its connection was lost.
         resent: packets of this side that are sent again since the last welcome.
+        replayed: whether everything that was missed follows the last welcome, though numbering began anew.
     """
 
     def __init__(
@@ -137,6 +142,8 @@ class ResumeRole:
         self.welcome = welcome
         self.lost_at = 0.0
         self.resent = 0
+        self.replayed = False
+        self._positions = sender.positions
         self._stream = stream
         self._sender = sender
         self._credentials = credentials
@@ -167,6 +174,10 @@ class ResumeRole:
         self._attempt += 1
         self._fresh = secret is not None
         self._stream.resume()
+        positions, unfinished = self._positions.named(self._sender.unanswered_subscribes())
+        if secret is not None and len(secret) > LONG_SECRET:
+            self._positions.nothing_named()
+            positions, unfinished = {}, {}
         return Resume(
             token=self._token,
             attempt=Attempt(self._attempt),
@@ -176,6 +187,8 @@ class ResumeRole:
             secret=secret,
             away=round((now - self.lost_at) * MILLISECONDS),
             supports=SUPPORTS,
+            positions=positions,
+            unfinished=unfinished,
         )
 
     def rejected(self) -> None:
@@ -198,6 +211,7 @@ class ResumeRole:
                 raise RemoteProtocolError("it goes on with a numbering that this client has given up")
             case Numbering.KEPT:
                 self.resent = self._stream.reattach(received=welcome.received, now=now)
+                self.replayed = False
             case Numbering.RESTARTED:
                 self._restart(welcome, now)
             case None:
@@ -219,6 +233,8 @@ class ResumeRole:
         missing = self._sender.missing(welcome)
         self.resent = self._sender.unanswered
         self._stream.restart(now)
-        self._emit(FailedOver())
+        self.replayed = self._positions.restarted(welcome.replayed)
+        if not self.replayed:
+            self._emit(FailedOver())
         if missing:
             self._sender.restore(missing, welcome.selections)

@@ -43,6 +43,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import GatewayError, SessionClosed, SessionEnded
 from gateway.core.client.handshake import ResumeRole
 from gateway.core.client.options import LEAVE_TIMEOUT, ClientOptions
+from gateway.core.client.positions import Positions
 from gateway.core.client.request_sender import RequestSender
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.client.stream_parameters import parameters_of
@@ -91,6 +92,7 @@ class ClientMachine(Attempts):
         self._stream: SessionMachine | None = None
         self._sender: RequestSender | None = None
         self._go_away: GoAway | None = None
+        self._positions = Positions()
         self._stream_due: float | None = None
         """When the session machine has something to do, or a little earlier: computed once per message."""
         self.closing = False
@@ -307,7 +309,7 @@ class ClientMachine(Attempts):
     def _open(self, welcome: Welcome, now: float) -> None:
         self._stream = SessionMachine(Role.CLIENT, parameters_of(welcome))
         self._stream.open(now)
-        self._sender = RequestSender(welcome, self._stream, self._emit, self._random)
+        self._sender = RequestSender(welcome, self._stream, self._positions, self._emit, self._random)
         self._role = self._resume = ResumeRole(welcome, self._stream, self._sender, self.credentials, self._emit)
         self._emit(Opened(welcome))
 
@@ -324,9 +326,13 @@ class ClientMachine(Attempts):
         self._take_in(early, now)
 
     def _take_in(self, received: list[packets.Packet], now: float) -> None:
+        latest = self._positions.latest
         for each in self._opened_stream.receive(received, now):
             if isinstance(each, Update):
                 self._effects.append(each)
+                if not (each.snapshot or each.folded):
+                    event = each.event
+                    latest[event.partition("-")[0]] = event
                 continue
             if isinstance(each, RemoteProtocolError):
                 self._violated(each, now)
@@ -368,6 +374,9 @@ class ClientMachine(Attempts):
     def _noticed(self, notice: packets.Notice) -> None:
         if notice.code == packets.NoticeCode.WITHHELD:
             return  # many of them may come, and what they are about is declared by the notice that follows
+        if notice.code == packets.NoticeCode.SNAPSHOTS_COMPLETE:
+            self._positions.completed(notice)
+            return  # nothing has happened that an application would have to know of
         if notice.code == EXPIRING and self.credentials.renewable and not self.closing:
             self._refresher.begin()
         declared = Notice(notice.code, notice.message)
@@ -376,6 +385,7 @@ class ClientMachine(Attempts):
             self._opened_sender.withdrawn(selections)
             declared = SelectionsWithdrawn(notice.code, notice.message, withdrawn, selections)
         elif notice.code == packets.NoticeCode.VALUES_REREAD:
+            self._positions.reread(notice.partitions)
             declared = ValuesReread(notice.code, notice.message, notice.partitions or ())
         self._emit(Noticed(declared))
 

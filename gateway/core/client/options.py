@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.core.wire.packets import REPLAY
+
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds ``connect`` tries to open a session: two attempts that hang, or many that are refused."""
 
@@ -24,8 +26,9 @@ FETCH_TIMEOUT: Final = 10.0
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds to wait for the answers to what was asked, before the client leaves a node that asked it to go away."""
 
-SUPPORTS: Final = frozenset({"handed_over", "mirrored"})
-"""What of later releases this client understands (protocol 4.1.1): outcomes, as it goes by their numbering alone."""
+SUPPORTS: Final = frozenset({"handed_over", "mirrored", REPLAY})
+"""What of later releases this client understands (protocol 4.1.1): outcomes, as it goes by their numbering alone, and
+the replay of what it missed, as it holds positions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

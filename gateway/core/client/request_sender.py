@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from gateway.core.client.blame import Blame, Culprit
 from gateway.core.client.effects import Effect, Noticed, Rejected, RepairRefused, Resolved
 from gateway.core.client.errors import Forbidden, GatewayError, RequestRefused, SessionEnded
+from gateway.core.client.positions import Positions
 from gateway.core.client.promises import Promises, changed
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, PendingRequest, RequestTable, encode_within
 from gateway.core.client.types import Notice, SelectionsWithdrawn
@@ -46,18 +47,26 @@ class RequestSender:
     Args:
         welcome: of the new session.
         stream: the session's machine of packets.
+        positions: how far the session has come in the streams of topics.
         emit: takes effects.
         random: uniform in [0, 1); spreads the retries of many clients.
 
     Attributes:
+        positions: as given.
         blame: finds the requests that end connections.
         properties: all properties of the session, as of the last welcome and the changes since.
     """
 
     def __init__(
-        self, welcome: Welcome, stream: SessionMachine, emit: Callable[[Effect], None], random: Callable[[], float]
+        self,
+        welcome: Welcome,
+        stream: SessionMachine,
+        positions: Positions,
+        emit: Callable[[Effect], None],
+        random: Callable[[], float],
     ) -> None:
         self._stream = stream
+        self.positions = positions
         self._emit = emit
         self._random = random
         self._table = RequestTable(welcome.limits.requests)
@@ -78,6 +87,10 @@ class RequestSender:
     def is_unanswered(self, number: RequestNumber) -> bool:
         """Tell whether a request was sent and has no answer yet."""
         return self._table.is_unanswered(number)
+
+    def unanswered_subscribes(self) -> dict[RequestNumber, str]:
+        """Return the selectors of subscribes sent and not answered, by request."""
+        return {ask.request: ask.selector for ask in self._table.unanswered_asks() if isinstance(ask, Subscribe)}
 
     # --- The application ----------------------------------------------------------------------------------------------
 
@@ -135,6 +148,9 @@ class RequestSender:
         self._now = now
         answered = self._table.answer(reply, now=now, random=self._random())
         if answered is not None:
+            ask = answered.pending.ask
+            if answered.error is None and isinstance(ask, Subscribe):
+                self.positions.subscribed(ask.request, ask.selector)
             _tell(answered.pending, answered.error or reply)
             if answered.error is None and not answered.pending.repairs:
                 self._executed(answered.pending.ask)

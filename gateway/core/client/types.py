@@ -74,6 +74,8 @@ class Recovery:
         lost: packets to this client that will never come, their updates being replaced by current values; None if the
             node cannot know.
         conflated: updates replaced by newer ones of their topic before they were sent; None if the node cannot know.
+        replayed: whether every update that was missed follows a failover, in order, in place of current values.
+        not_replayed: if not, the topic partitions of which current values follow; empty if the node does not tell.
         attempts: connections tried, the successful one included.
         cause: what ended the connection before, for people.
     """
@@ -86,6 +88,8 @@ class Recovery:
     resent: int
     lost: int | None
     conflated: int | None
+    replayed: bool = False
+    not_replayed: tuple[int, ...] = ()
     attempts: int
     cause: str
 
