@@ -37,6 +37,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "backoff_initial": 0.02,
     "backoff_maximum": 0.1,
     "backoff_stable": 0,
+    "replay_events": 0,  # else nothing would be lost that had to be declared (P13)
 }
 TOPICS: Final = 5
 SAID: Final = "said/count"
