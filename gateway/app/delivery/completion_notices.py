@@ -17,7 +17,8 @@ from gateway.app.session.session import Session
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.types import EventId, RequestNumber
 from gateway.core.wire import codec
-from gateway.core.wire.packets import REPLAY, Notice, NoticeCode
+from gateway.core.wire.packets import Notice, NoticeCode
+from gateway.core.wire.support import understands
 
 
 class CompletionNotices:
@@ -47,7 +48,7 @@ class CompletionNotices:
             numbers: the partitions in which the values are.
             request: the subscribe that they answer; None if they answer none.
         """
-        return partial(self.make, session, numbers, request) if REPLAY in session.supports else None
+        return partial(self.make, session, numbers, request) if is_told(session) else None
 
     def make(self, session: Session, numbers: Iterable[int], request: RequestNumber | None = None) -> Run | None:
         """Make the notice that a session has been sent all that it is to have of some partitions, as of now.
@@ -81,3 +82,8 @@ class CompletionNotices:
                 generation, sequence = partition.position
                 places[number] = EventId(f"{number}-{generation}-{sequence}")
         return places
+
+
+def is_told(session: Session) -> bool:
+    """Tell whether a client is told where it is (protocol 4.1.1)."""
+    return understands(session.supports, NoticeCode.SNAPSHOTS_COMPLETE)

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.delivery.completion_notices import CompletionNotices
+from gateway.app.delivery.completion_notices import CompletionNotices, is_told
 from gateway.app.delivery.feeds.feed import PORTION_PACKETS
 from gateway.app.delivery.feeds.values import ValuesFeed
 from gateway.app.delivery.flusher import Flusher
@@ -35,7 +35,7 @@ from gateway.core.topics.topics import topic_partition
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire import codec
 from gateway.core.wire.errors import InvalidSelector
-from gateway.core.wire.packets import REPLAY, Notice, NoticeCode
+from gateway.core.wire.packets import Notice, NoticeCode
 from gateway.core.wire.support import understands
 from gateway.ports import PositionLost, TailBatch, TopicValue
 
@@ -476,7 +476,7 @@ class Delivery:
 
     def declare_reread(self, session: Session) -> None:
         """Tell a session that has skipped updates here that current values follow, if it wants to know."""
-        if REPLAY in session.supports and session.retained:
+        if is_told(session) and session.retained:
             self.notify((session,), values_reread(session.retained))
 
     def _completed(self, partition: Partition) -> None:
@@ -487,7 +487,7 @@ class Delivery:
             self._background.once(self._tell_of_completion(partition.number), "values-reread")
 
     async def _tell_of_completion(self, number: int) -> None:
-        concerned = [each for each in self._index if number in each.retained and REPLAY in each.supports]
+        concerned = [each for each in self._index if number in each.retained and is_told(each)]
         async for some in portions(concerned, TOLD_AT_ONCE):
             for session in some:
                 notice = self._complete.make(session, (number,)) if session in self._index else None
