@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Protocol, Self
 
 from gateway.catalogue.log_events import LogEvent
-from gateway.catalogue.metrics import Metric
+from gateway.catalogue.metric import Metric
 
 
 class Metrics(Protocol):

@@ -11,7 +11,8 @@ from gateway.adapters.logging.event_log import StructuredEventLog
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.metrics import PrometheusMetrics
 from gateway.catalogue.log_events import LOG_EVENTS, NODE_STARTED, SESSION_ENDED
-from gateway.catalogue.metrics import CLAIM_SECONDS, METRICS, PUBLISHES, SESSIONS, Kind, Metric
+from gateway.catalogue.metric import Kind, Metric
+from gateway.catalogue.metrics import CLAIM_SECONDS, METRICS, PUBLISHES, SESSIONS
 from gateway.ports import EventLog, Metrics
 
 

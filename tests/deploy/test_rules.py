@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from gateway.adapters.metrics import PrometheusMetrics
-from gateway.catalogue.metrics import METRICS, Kind
+from gateway.catalogue.metric import Kind
+from gateway.catalogue.metrics import METRICS
 from tests.deploy.promtool import PROMETHEUS, RUNBOOKS, promtool, selectors
 from tests.deploy.rule_cases import CASES, Case
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.catalogue.log_events import LogEvent
-from gateway.catalogue.metrics import Metric
+from gateway.catalogue.metric import Metric
 from gateway.ports import Candidate, ConnectionRejected, MemoryUse
 
 

@@ -17,6 +17,7 @@ from gateway.adapters.redis.adoption import facts_of
 from gateway.adapters.redis.batcher import ScriptFailed, abandon
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.scripts import Command
+from gateway.catalogue.metric import Metric
 from gateway.catalogue.metrics import (
     GRID_CLIENTS,
     GRID_COMMANDS,
@@ -26,7 +27,6 @@ from gateway.catalogue.metrics import (
     GRID_MEMORY_LIMIT_BYTES,
     GRID_PERSISTENCE_OK,
     GRID_REPLICAS,
-    Metric,
 )
 from gateway.ports import GridState, GridUnavailable, Metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final, TypeAlias
 
 from gateway.catalogue.log_events import LogEvent
-from gateway.catalogue.metrics import Metric
+from gateway.catalogue.metric import Metric
 from gateway.core.journal import EventType
 from gateway.core.types import Epoch, SessionId
 

@@ -11,7 +11,8 @@ import pytest
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.redis import RedisGrid
 from gateway.catalogue.log_events import GRID_RESTORED, LEASE_LOST, SESSION_ENDED, SESSION_FENCED, TAKEOVER_FINISHED
-from gateway.catalogue.metrics import FENCED_WRITES, Metric
+from gateway.catalogue.metric import Metric
+from gateway.catalogue.metrics import FENCED_WRITES
 from gateway.core.types import NodeRef
 from gateway.core.wire.codes import FENCED, SESSION_CLOSED, STALE_ATTEMPT, ErrorCode
 from gateway.ports import GridState, GridUnavailable, LeaseTable, Ownership, SessionChanges

@@ -14,6 +14,7 @@ from gateway.adapters.link_authority import make_certificates
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics
+from gateway.catalogue.metric import Metric
 from gateway.core.types import NodeRef
 from gateway.ports.peers import Declined, Down, Question, Record, Up
 from gateway.settings import HostPort
@@ -44,7 +45,7 @@ def linked(one: TestNode, other: TestNode) -> bool:
     )
 
 
-def gauge(node: TestNode, metric: metrics.Metric, label: str) -> float:
+def gauge(node: TestNode, metric: Metric, label: str) -> float:
     for line in node.gateway.metrics.render().decode().splitlines():
         if line.startswith(f'{metric.name}{{{metric.label}="{label}"}} '):
             return float(line.rpartition(" ")[2])

@@ -13,6 +13,7 @@ from gateway.catalogue import log_events as events
 from gateway.core.session.stored_size import SESSION_BYTES, stored_bytes
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P20", "P7")
 
@@ -132,7 +133,7 @@ async def test_what_is_given_back_counts_until_it_ends_and_what_ends_counts_no_m
 
 async def test_moving_sessions_to_another_node_makes_no_room_for_more() -> None:
     memory = MemoryGridServer()
-    settings: dict[str, Any] = {"memory": memory, "limit_principal_session_bytes": BOUND, "lease_renew": 0.1}
+    settings: dict[str, Any] = {"memory": memory, "limit_principal_session_bytes": BOUND, "lease_renew": scaled(0.1)}
     async with running_node("n1", **settings) as one, running_node("n2", **settings) as two, AsyncExitStack() as stack:
         moved = await stack.enter_async_context(RawClient(one.url))
         welcome = await moved.hello("greedy")
@@ -193,7 +194,12 @@ async def test_a_restart_of_the_node_does_not_forget_what_its_sessions_take() ->
 
 async def test_what_a_dead_node_left_is_counted_once_by_those_that_live() -> None:
     memory = MemoryGridServer()
-    settings: dict[str, Any] = {"memory": memory, "reap_interval": 0.2, "lease": 1.0, "lease_renew": 0.1}
+    settings: dict[str, Any] = {
+        "memory": memory,
+        "reap_interval": 0.2,
+        "lease": scaled(1.0),
+        "lease_renew": scaled(0.1),
+    }
     async with running_node("n1", **settings) as one, running_node("n2", **settings) as two:
         async with running_node("n3", **settings) as three:
             for number in range(8):

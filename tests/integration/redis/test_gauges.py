@@ -10,7 +10,7 @@ from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.redis import gauges, readers
 from gateway.adapters.redis.gauges import ONLY_MASTER
 from gateway.catalogue import metrics as catalogue
-from gateway.catalogue.metrics import Metric
+from gateway.catalogue.metric import Metric
 from tests.integration.redis.support import PARTITION, Bench
 from tests.support.faults import eventually
 

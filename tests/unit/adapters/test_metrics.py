@@ -11,7 +11,8 @@ from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.metrics import MOST_LABEL_VALUES, CountedEventLog, PrometheusMetrics
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.log_events import NODE_STOPPED, RESUME_REFUSED
-from gateway.catalogue.metrics import EVENTS, METRICS, Kind, Metric
+from gateway.catalogue.metric import Kind, Metric
+from gateway.catalogue.metrics import EVENTS, METRICS
 
 
 def samples(metrics: PrometheusMetrics) -> Mapping[tuple[str, str], float]:

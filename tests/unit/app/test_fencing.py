@@ -19,7 +19,7 @@ from gateway.app.registry.fencing import Fate, NotWritten, Outdated, Refusal, Se
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
-from gateway.catalogue.metrics import Metric
+from gateway.catalogue.metric import Metric
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.types import (
