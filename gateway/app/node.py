@@ -168,6 +168,8 @@ class Node:
         self.links = None if links is None else NodeLinks(context, links, lambda: self._membership.alive)
         if self.links is not None:
             self._membership.tell_of_table(self.links.look_soon)
+            # The grid gets the id of the cluster back before a node that is new can give it another one.
+            self._grid_recovery.tell_of_loss(self.links.look_soon)
         self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,

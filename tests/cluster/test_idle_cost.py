@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from gateway.adapters.redis.gauges import ASK_INTERVAL
-from gateway.adapters.redis.scripts import SESSION_OWNERS
+from gateway.adapters.redis.scripts import NODE_LIST, SESSION_OWNERS
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.local.ports import LOOPBACK
 from gateway.local.stack import Stack
@@ -41,7 +41,7 @@ SCRIPT: Final = "lua"
 MONITORED: Final = re.compile(r'\+[\d.]+ \[\d+ (\S+)\] "([^"]+)"(.*)')
 """A line of MONITOR: who, which command, its arguments. A script's commands follow the script's line."""
 WRITES: Final = "gateway_writes_total"
-SELDOM: Final = {"figures", "owners"}
+SELDOM: Final = {"figures", "owners", "left"}
 """Jobs that are done more seldom than a window is long; the second once in each generation of the grid."""
 
 
@@ -58,12 +58,16 @@ class Call:
         """Which job of a node it belongs to; the whole command if to none of those that a node has anyway."""
         if self.command == "xread":
             return "tail"
+        if self.command == "evalsha" and NODE_LIST.sha in self.arguments:
+            return "nodes"
         if self.command == "evalsha" and ":{nodes}:leases" in self.arguments:
             return "lease"
         if self.command == "evalsha" and ":{nodes}:reports" in self.arguments:
             return "report"
         if self.command == "evalsha" and re.search(r"\{s\d+\}:deadlines", self.arguments):
             return "reaper"
+        if self.command == "zrangebyscore" and re.search(r"\{s\d+\}:deadlines", self.arguments):
+            return "left"
         if self.command == "info":
             return "figures"
         if self.command == "evalsha" and SESSION_OWNERS.sha in self.arguments:
@@ -168,10 +172,10 @@ async def test_idle_sessions_cost_the_grid_nothing(tmp_path: Path, figures: Figu
             assert pings >= SESSIONS * WINDOW / PING_INTERVAL / 2, "the sessions were not kept alive by pings"
             assert not any(member.recoveries for member in members)
             # No command names a session, or does anything but what nodes do anyway.
-            assert idle.steady == alone.steady == {"tail", "lease", "report", "reaper"}
+            assert idle.steady == alone.steady == {"tail", "lease", "report", "reaper", "nodes"}
             # No job takes other steps because sessions are there.
             assert idle.steps() == alone.steps()
-            assert all(len(steps) == 1 for steps in idle.steps().values())
+            assert {job for job, steps in idle.steps().items() if len(steps) != 1} == set()
             # No job is done more often than the nodes' settings say.
             for window in (alone, idle):
                 assert window.executed() == window.stats, "MONITOR and INFO do not agree"
@@ -189,8 +193,9 @@ def _judge_schedule(window: Window, *, nodes: int) -> None:
     settings = Settings()
     jobs = window.jobs
     assert jobs["lease"] <= nodes * (1 + WINDOW / (settings.lease_renew * RENEW_JITTER))
-    # With each lease that is taken or renewed, a node tells the others of itself.
-    assert jobs["report"] <= nodes * (1 + WINDOW / (settings.lease_renew * RENEW_JITTER))
+    # With each lease that is taken or renewed, a node tells the others of itself, and looks what they tell.
+    for job in ("report", "nodes"):
+        assert jobs[job] <= nodes * (1 + WINDOW / (settings.lease_renew * RENEW_JITTER))
     # The nodes share the partitions, unless one has not seen the others yet.
     assert jobs["reaper"] <= nodes * (1 + WINDOW / (settings.reap_interval * REAP_JITTER)) * SESSION_PARTITIONS
     assert jobs["tail"] <= nodes * (1 + WINDOW / BLOCK)

@@ -6,7 +6,7 @@ How a client gets its session back is told in ``gateway.app.connections.ladder``
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Final
 
@@ -60,6 +60,11 @@ class GridRecovery:
         self._catching_up = False
         self._verifying = False
         self._verify_again = False
+        self._on_loss: Callable[[], None] | None = None
+
+    def tell_of_loss(self, on_loss: Callable[[], None]) -> None:
+        """Have *on_loss* called as soon as the grid is back with less than it had."""
+        self._on_loss = on_loss
 
     def has_lost(self) -> bool:
         """Tell whether the grid has lost writes since this node began to work."""
@@ -78,6 +83,8 @@ class GridRecovery:
                 continue
             if change.lost_writes:
                 self._lost = True
+                if self._on_loss is not None:
+                    self._on_loss()
                 # Nothing is awaited before it: so no answer of the grid and no update of the new generation is sent
                 # before the token (P6).
                 self._sessions.renew_tokens()

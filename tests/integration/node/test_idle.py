@@ -14,8 +14,8 @@ from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.promise("P11")
 
-OF_THE_NODE = {"expire"}
-"""What the reaper asks, however many sessions there are."""
+OF_THE_NODE = {"expire", "left"}
+"""What is asked by the reaper, and by the count of what absent sessions of lost nodes take, however many there are."""
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, kind: type) -> Counter[str]:
