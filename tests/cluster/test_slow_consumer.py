@@ -439,6 +439,8 @@ FLOOD: Final[dict[str, Any]] = {
     # So large that only the transport pushes back, and that what was meant for a closed client is kept for it.
     "limit_resend_packets": 4 * MANY,
     "limit_resend_bytes": 64 * MEGABYTE,
+    # All of it is in one partition.
+    "limit_partition_bytes": 64 * MEGABYTE,
 }
 
 

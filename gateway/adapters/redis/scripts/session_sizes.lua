@@ -1,14 +1,14 @@
 #!lua flags=allow-oom,no-writes
 -- Add up what sessions of a partition take that none of some nodes counts.
 --
--- KEYS     sessions  hash  of each session; see keys.py
+-- KEYS[1] and all others  hash  of each session; see keys.py
 -- ARGV[1]  bytes of a session with nothing in it
 -- ARGV[2]  bytes of an entry of its list of selections besides its text
 -- ARGV[3]  bytes of its receipts in a topic partition
 -- ARGV[4…] nodes that count their sessions themselves
 -- Result   principal and bytes, in turn, each principal once
 --
--- Changes nothing. What is no session, or has ended, is passed over.
+-- Invariant: changes nothing; what is no session, or has ended, is passed over.
 local counted = {}
 for at = 4, #ARGV do
   counted[ARGV[at]] = true
