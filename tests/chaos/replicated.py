@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from tests.support.faults import eventually
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels, SentinelServer
-from tests.support.redis_server import RedisServer
+from tests.support.redis_server import HOST, RedisServer
 
 PROMOTED: Final = 60.0
 """Seconds, on a quiet machine, in which a replica takes over; two if all goes well. A vote that fails costs six more,
@@ -71,6 +71,16 @@ class Servers(Protocol):
     def follow(self, shard: Shard) -> None:
         """Have the servers of a shard, which have just been started, be again what they were."""
 
+    def joining(self, master: RedisServer) -> tuple[str, ...]:
+        """Arguments with which a server that was replaced joins as a replica that nobody promotes.
+
+        Args:
+            master: that has taken its place.
+        """
+
+    def joined(self, server: RedisServer) -> None:
+        """That server is in step with its master: it may be promoted again."""
+
     def wait_until_whole(self) -> None:
         """Wait until every replica follows its master."""
 
@@ -105,6 +115,14 @@ class SentinelServers:
     def follow(self, shard: Shard) -> None:
         """See ``Servers``: by their command lines they are what they were at the beginning."""
         self._servers.follow(shard.master, shard.replicas)
+
+    def joining(self, master: RedisServer) -> tuple[str, ...]:
+        """See ``Servers``."""
+        return ("--replicaof", HOST, str(master.port), "--replica-priority", "0")
+
+    def joined(self, server: RedisServer) -> None:
+        """See ``Servers``."""
+        server._call("CONFIG", "SET", "replica-priority", "100")
 
     def wait_until_whole(self) -> None:
         """See ``Servers``."""
@@ -145,6 +163,15 @@ class ClusterServers:
 
     def follow(self, shard: Shard) -> None:
         """See ``Servers``: nodes of a cluster remember what they were."""
+
+    def joining(self, master: RedisServer) -> tuple[str, ...]:
+        """See ``Servers``: who its master is, the others tell it."""
+        del master
+        return ("--cluster-replica-no-failover", "yes")
+
+    def joined(self, server: RedisServer) -> None:
+        """See ``Servers``."""
+        server._call("CONFIG", "SET", "cluster-replica-no-failover", "no")
 
     def wait_until_whole(self) -> None:
         """See ``Servers``."""
@@ -207,6 +234,28 @@ class ReplicatedGrid:
             return False
 
         await eventually(another, f"another Redis takes over {tag}", within=PROMOTED)
+
+    async def come_back(self, tag: str, server: RedisServer, *, emptied: bool = False) -> None:
+        """Start a master that was killed, once another server has taken its place, and wait until it is in step.
+
+        It must not be promoted before: it has no data, or old ones. Sentinels that are held up for half a second by a
+        busy machine would do so, as would replicas of a cluster.
+
+        Args:
+            tag: hash tag of what it served.
+            server: that was killed.
+            emptied: whether it comes back without the data in its folder.
+        """
+        try:
+            await self.promoted(tag, server)
+            arguments = self._servers.joining(await self.master(tag))
+        except AssertionError:
+            # Now and then Sentinels find no replica fit to take over, for as long as the master is away.
+            arguments = ()
+        await server.restart(emptied=emptied, arguments=arguments)
+        await self.whole()
+        if arguments:
+            await asyncio.to_thread(self._servers.joined, server)
 
     async def whole(self) -> None:
         """Wait until every replica follows its master."""

@@ -89,6 +89,7 @@ class RedisServer:
         self._aof = aof
         self._arguments = arguments
         self._process: subprocess.Popen[bytes] | None = None
+        self._once: tuple[str, ...] = ()
         self._started = False
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix="gateway-redis-"))
@@ -161,15 +162,19 @@ class RedisServer:
         """SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
 
-    async def restart(self, *, emptied: bool = False, snapshot: Path | None = None) -> None:
+    async def restart(
+        self, *, emptied: bool = False, snapshot: Path | None = None, arguments: tuple[str, ...] = ()
+    ) -> None:
         """Kill it if it runs, and start it again on the same port.
 
         Args:
             emptied: without any data.
             snapshot: with the data of a copy that ``snapshot`` made. By default it comes back with what is in its
                 folder: everything with *aof*, and else what ``save`` wrote last.
+            arguments: of its command line, over all others, this time.
         """
         self.kill()
+        self._once = arguments
         if emptied or snapshot is not None:
             shutil.rmtree(self._data)
             self._data.mkdir()
@@ -241,7 +246,7 @@ class RedisServer:
             self.port = free_port()
 
     def _launch(self, *, aof: bool = True) -> None:
-        command = self._command(aof=aof and self._aof)
+        command = [*self._command(aof=aof and self._aof), *self._once]
         if (setpriv := shutil.which("setpriv")) is not None:
             # Even when the test run itself is killed with SIGKILL, the server must not stay.
             command = [setpriv, "--pdeathsig", "KILL", *command]

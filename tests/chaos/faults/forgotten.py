@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -111,11 +110,7 @@ async def _empty_promoted(target: Target, parameters: Parameters) -> AsyncIterat
             await grid.empty_replica(replica)
         shard.master.kill()
         yield
-        # Now and then Sentinels find no replica fit to take over, for as long as the master is away.
-        with suppress(AssertionError):
-            await grid.promoted(parameters["tag"], shard.master)
-        await shard.master.restart(emptied=True)
-        await grid.whole()
+        await grid.come_back(parameters["tag"], shard.master, emptied=True)
 
 
 @fault("masters-full", seconds=(0.5, 5.0), draw=_one_or_all, claims=_claim, grids=REPLICATED)

@@ -63,11 +63,7 @@ async def _master_lost(target: Target, tag: str, *, tail: float = 0.0) -> AsyncI
             await asyncio.sleep(tail)
         master.kill()
         yield
-        # Now and then Sentinels find no replica fit to take over, for as long as the master is away.
-        with suppress(AssertionError):
-            await grid.promoted(tag, master)
-        await master.restart()
-        await grid.whole()
+        await grid.come_back(tag, master)
 
 
 @asynccontextmanager
