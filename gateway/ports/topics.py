@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from gateway.core.topics.versions import place_of
 from gateway.core.types import EventId, GridGeneration, RequestNumber, TopicPath, Version
 from gateway.ports.errors import Fenced, GridRefused
 from gateway.ports.sessions import Ownership
@@ -120,6 +121,12 @@ class StreamPosition(NamedTuple):
 
     grid_generation: GridGeneration
     sequence: int
+
+    @classmethod
+    def of(cls, event: EventId) -> StreamPosition:
+        """Tell where in its partition's stream a value was published."""
+        generation, sequence = place_of(event)
+        return cls(GridGeneration(generation), sequence)
 
 
 class TailBatch(NamedTuple):

@@ -34,6 +34,12 @@ Figures = Callable[[str], None]
 """The fixture ``figures``: what it is told is shown at the end of the run, so that it can be quoted."""
 
 
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """Return what a share of some values does not exceed; there is at least one."""
+    ordered = sorted(seconds)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
 # --- Clients ----------------------------------------------------------------------------------------------------------
 
 
@@ -189,10 +195,7 @@ async def converged(members: Iterable[Member], grid: GridReader, expected: Calla
 
 
 def complaints(stack: Stack) -> Counter[str]:
-    """Count what nodes have logged as warnings and errors, by event; what is no event counts as itself.
-
-    That links to a node that was killed are down, and cannot be opened, is left out.
-    """
+    """Count what nodes have logged as warnings and errors, by event; what is no event counts as itself."""
     found: Counter[str] = Counter()
     for node in stack.node_names:
         for line in stack.log_of(node).read_text().splitlines():
@@ -201,10 +204,18 @@ def complaints(stack: Stack) -> Counter[str]:
             except ValueError:
                 found[line] += 1
             else:
-                if event["level"] in {"warning", "error"} and event["event"] not in LINK_WARNINGS:
+                if event["level"] in {"warning", "error"}:
                     found[event["event"]] += 1
     # The stack's nodes believe every client, let them do everything, and say so.
     del found["development_mode"], found["policy_absent"]
+    return found
+
+
+def complaints_after_kills(stack: Stack) -> Counter[str]:
+    """Count the same where nodes were killed: that links to them are down, and cannot be opened, is left out."""
+    found = complaints(stack)
+    for each in LINK_WARNINGS:
+        del found[each]
     return found
 
 

@@ -22,7 +22,7 @@ import click
 from gateway.client import RequestFailed, RequestRefused, Session, connect
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
-from tests.cluster.crowds import CONNECTING
+from tests.cluster.crowds import CONNECTING, percentile
 from tests.cluster.grid_reader import TOPIC_DEPTH
 from tests.support.redis_cluster import RedisCluster
 from tests.support.stack import cluster
@@ -75,8 +75,7 @@ class Outcome:
 
     def percentile(self, share: float) -> float:
         """Return the latency, in milliseconds, that a share of all publishes did not exceed."""
-        ordered = sorted(self.seconds)
-        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+        return 1000 * percentile(self.seconds, share)
 
 
 @dataclass(frozen=True, slots=True)

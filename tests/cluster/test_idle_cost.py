@@ -15,6 +15,7 @@ import pytest
 
 from gateway.adapters.redis.gauges import ASK_INTERVAL
 from gateway.adapters.redis.scripts import NODE_LIST, SESSION_OWNERS
+from gateway.app.cluster.left_sessions import REAPS
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.local.ports import LOOPBACK
 from gateway.local.stack import Stack
@@ -198,6 +199,8 @@ def _judge_schedule(window: Window, *, nodes: int) -> None:
         assert jobs[job] <= nodes * (1 + WINDOW / (settings.lease_renew * RENEW_JITTER))
     # The nodes share the partitions, unless one has not seen the others yet.
     assert jobs["reaper"] <= nodes * (1 + WINDOW / (settings.reap_interval * REAP_JITTER)) * SESSION_PARTITIONS
+    # They share these partitions, too, and look more seldom.
+    assert jobs["left"] <= nodes * (1 + WINDOW / (REAPS * settings.reap_interval * REAP_JITTER)) * SESSION_PARTITIONS
     assert jobs["tail"] <= nodes * (1 + WINDOW / BLOCK)
     assert jobs["owners"] <= nodes * SESSION_PARTITIONS
     assert jobs["figures"] <= nodes * (1 + WINDOW / (ASK_INTERVAL * RENEW_JITTER))

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.wire.codes import Outcome
 from gateway.local.stack import Stack
-from tests.cluster.crowds import Counting, Figures, Member, complaints, converged, crowd, gaps
+from tests.cluster.crowds import Counting, Figures, Member, complaints_after_kills, converged, crowd, gaps
 from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually
 from tests.support.stack import cluster
@@ -109,7 +109,7 @@ async def test_each_value_is_in_the_log_once_and_in_order(tmp_path: Path, figure
             assert counting.asked == LAST
             counting.judge(await grid.log(TOPIC))
             assert await grid.values() == {TOPIC: (LAST, LAST)}
-            assert complaints(stack).keys() <= {"lease_expired", "takeover_finished"}
+            assert complaints_after_kills(stack).keys() <= {"lease_expired", "takeover_finished"}
             for member in (*readers, publisher):
                 assert member.violations == []
                 assert member.notices == []

@@ -12,7 +12,7 @@ import pytest
 from gateway.client import UpdateStream
 from gateway.core.wire.codes import Outcome
 from gateway.local.stack import Stack
-from tests.cluster.crowds import Counting, Figures, Member, complaints, crowd, gaps
+from tests.cluster.crowds import Counting, Figures, Member, complaints_after_kills, crowd, gaps
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
@@ -112,7 +112,7 @@ async def test_nodes_that_are_killed_in_turn_cost_nobody_an_update(tmp_path: Pat
             (Outcome.FAILED_OVER, True, (), 0)
         }
         assert [notice for member in subscribers for notice in member.notices] == []
-        assert complaints(stack).keys() <= {"lease_expired", "takeover_finished"}
+        assert complaints_after_kills(stack).keys() <= {"lease_expired", "takeover_finished"}
         replayed = await _sum(stack, "gateway_replayed_updates_total")
         assert replayed > 0
         figures(

@@ -93,6 +93,8 @@ class Presence:
         Raises:
             GridUnavailable: to be asked again with the next renewal; until then they are taken to be as they were.
         """
+        if not self._stored.counts:
+            return
         entries = await self._grid.nodes.entries()
         reports = [each.report for each in entries if each.node != self._me and each.report is not None]
         self._stored.told([HeldBytes(each.session_bytes, dict(each.largest)) for each in reports])

@@ -167,6 +167,11 @@ class Partition:
         """
         return self.recent.position
 
+    def continues(self, position: StreamPosition) -> bool:
+        """Tell whether the stream of today goes on behind a place: in another generation, entries may be lost."""
+        # 0 is that of a stream that never had an entry.
+        return position.grid_generation in {self.position.grid_generation, 0}
+
     def since(self, position: StreamPosition) -> list[TopicValue] | None:
         """List all that sessions have been sent since a place in the stream, in order.
 

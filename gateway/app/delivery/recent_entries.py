@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, TypeAlias
 
-from gateway.core.types import GridGeneration
 from gateway.ports import ENTRY_BYTES, StreamPosition, TailBatch, TopicValue
 
 RECENT_ENTRIES: Final = 2_000
@@ -110,12 +109,6 @@ def _behind(
     if _is_whole(values, after, last):
         return values[position.sequence - after.sequence :]
     for at in range(len(values) - 1, -1, -1):
-        if after < place_of(values[at]) <= position:
+        if after < StreamPosition.of(values[at].event) <= position:
             return values[at + 1 :]
     return values
-
-
-def place_of(value: TopicValue) -> StreamPosition:
-    """Tell where in its partition's stream a value was published, by its event id."""
-    _, generation, sequence = value.event.split("-")
-    return StreamPosition(GridGeneration(int(generation)), int(sequence))

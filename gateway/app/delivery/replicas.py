@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from gateway.app.delivery.matching import MatchingQueue, MatchingQueues
 from gateway.app.delivery.partition import Partition
-from gateway.app.delivery.recent_entries import RecentEntries, place_of
+from gateway.app.delivery.recent_entries import RecentEntries
 from gateway.app.runtime.portions import portions
 from gateway.core.topics.versions import is_later
 from gateway.core.types import EventId, Version
@@ -273,10 +273,10 @@ class Replicas:
             place = places.get(topic)
             if place is None:
                 # A value that another node has put back is no update: those before it were lost with the grid.
-                successor = live and place_of(value).grid_generation >= partition.generation
+                successor = live and StreamPosition.of(value.event).grid_generation >= partition.generation
                 partition.values.add(value)
                 partition.extended()
-                changes.append((value, live and successor))
+                changes.append((value, successor))
                 continue
             known = newest[place]
             if known.version >= value.version:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.registry.shared_runs import DistinctRuns, LookedThrough
 from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
@@ -36,25 +36,6 @@ CLOSED_SLICE: Final = 20
 
 KEPT: Final = 0.75
 """Share of a bound down to which sessions are closed, so that it is not met again at once."""
-
-LOOK_THROUGH: Final = 30.0
-"""Seconds after which sessions whose sum is above a bound are looked through again in any case: what they share may
-have gone, and what came in its place may not be shared."""
-
-
-@dataclass(frozen=True, slots=True)
-class _LookedThrough:
-    """What was found when sessions were looked through.
-
-    Attributes:
-        at: monotonic seconds.
-        counted: with shared bodies counted each time.
-        taken: with each counted once.
-    """
-
-    at: float
-    counted: int
-    taken: int
 
 
 def kept_bytes(session: Session) -> int:
@@ -82,7 +63,7 @@ class ConnectedBuffers:
         self._limits = context.limits
         self._sessions = sessions
         self._too_slow = too_slow
-        self._found: dict[str | None, _LookedThrough] = {}
+        self._found: dict[str | None, LookedThrough] = {}
         """By principal; None for all."""
         self._bytes = 0
         context.metrics.watch(catalogue.CONNECTED_BUFFER_BYTES, lambda: self._bytes)
@@ -119,12 +100,11 @@ class ConnectedBuffers:
         """Close those of *sessions* that keep most, if all keep too much; returns the bytes that these kept."""
         now = self._clock.monotonic()
         found = self._found.get(who)
-        is_fresh = found is not None and now - found.at < LOOK_THROUGH
-        if found is not None and is_fresh and found.taken + max(0, counted - found.counted) <= most:
+        if found is not None and not found.may_exceed(counted, most, now):
             return 0
         taken, chosen = await self._look_through(sessions, round(KEPT * most))
         if taken <= most:
-            self._found[who] = _LookedThrough(now, counted, taken)
+            self._found[who] = LookedThrough(now, counted, taken)
             return 0
         self._found.pop(who, None)
         freed = 0
@@ -141,18 +121,15 @@ class ConnectedBuffers:
         Returns:
             What all of them keep, and those beyond *left* bytes, which keep most.
         """
-        seen: set[int] = set()
-        taken = looked_at = 0
+        runs = DistinctRuns()
+        taken = 0
         chosen: list[Session] = []
         for session in sorted(sessions, key=kept_bytes):
-            for run in session.machine.kept() if session.connection is not None else ():
-                looked_at += 1
-                if id(run) not in seen:
-                    seen.add(id(run))
-                    taken += run.size
+            if session.connection is not None:
+                taken += runs.add(session.machine.kept())
             if taken > left:
                 chosen.append(session)
-            if looked_at >= RUNS_SLICE:
-                looked_at = 0
+            if runs.looked_at >= RUNS_SLICE:
+                runs.looked_at = 0
                 await asyncio.sleep(0)
         return taken, chosen

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.shared_runs import DistinctRuns, LookedThrough
 from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
@@ -65,10 +66,6 @@ COPIES_SLICE: Final = 50
 
 SHED_AT_ONCE: Final = 500
 """Sessions that are looked after at once when memory is short, oldest first: some 20 ms, a few times a second."""
-
-LOOK_THROUGH: Final = 30.0
-"""Seconds after which sessions whose sum is above a bound are looked through again in any case: what they share may
-have gone, and what came in its place may not be shared."""
 
 
 def own_bytes(session: Session) -> int:
@@ -117,21 +114,6 @@ _Away: TypeAlias = list[tuple[Session, _Absence]]
 """Sessions without a client, in the order in which their clients went."""
 
 
-@dataclass(frozen=True, slots=True)
-class _LookedThrough:
-    """What was found when the sessions of an account were looked through.
-
-    Attributes:
-        at: monotonic seconds.
-        counted: with shared bodies counted each time.
-        taken: with each counted once.
-    """
-
-    at: float
-    counted: int
-    taken: int
-
-
 class Absences:
     """Bounds what sessions without a client take.
 
@@ -154,7 +136,7 @@ class Absences:
         self._returned_to_grid: Deadlines[SessionId] = Deadlines()
         self._kept: dict[SessionId, _Kept] = {}
         """Those that are held by the grid alone."""
-        self._found: dict[Account, _LookedThrough] = {}
+        self._found: dict[Account, LookedThrough] = {}
         self._pressed = asyncio.Event()
         context.metrics.watch(catalogue.DISCONNECTED_BYTES, lambda: self._node.absent_bytes + self._node.buffered_bytes)
         context.metrics.watch(catalogue.SESSIONS_GIVEN_BACK, lambda: len(self._kept))
@@ -278,9 +260,7 @@ class Absences:
     def _may_exceed(self, account: Account, counted: int, most: int) -> bool:
         """Tell whether an account can have exceeded its bound since its sessions were last looked through."""
         found = self._found.get(account)
-        if found is None or self._clock.monotonic() - found.at >= LOOK_THROUGH:
-            return True
-        return account.absent_bytes + found.taken + max(0, counted - found.counted) > most
+        return found is None or found.may_exceed(counted, most - account.absent_bytes, self._clock.monotonic())
 
     async def _give_up_buffers(self, account: Account, away: _Away, counted: int, most: int) -> int:
         """Give up the buffers of those that have been away for longest; returns of how many.
@@ -290,27 +270,23 @@ class Absences:
         # If the sessions themselves are too much, the oldest of them will not be held any more.
         is_crowded = account.absent_bytes > most
         left = round(KEPT * most) - (0 if is_crowded else account.absent_bytes)
-        seen: set[int] = set()
-        taken = given_up = looked_at = 0
+        runs = DistinctRuns()
+        taken = given_up = 0
         chosen: list[Session] = []
         for session, absence in reversed(away):
             if session not in self._away:
                 continue  # back meanwhile
-            looked_at += 1
+            runs.looked_at += 1
             taken += absence.own if is_crowded else 0
             taken += buffered_bytes(session) - session.machine.resend_bytes - session.machine.waiting_bytes
-            for run in session.machine.kept():
-                looked_at += 1
-                if id(run) not in seen:
-                    seen.add(id(run))
-                    taken += run.size
+            taken += runs.add(session.machine.kept())
             if taken > left:
                 chosen.append(session)
-            if looked_at >= SLICE:
-                looked_at = 0
+            if runs.looked_at >= SLICE:
+                runs.looked_at = 0
                 await asyncio.sleep(0)
         if not is_crowded and account.absent_bytes + taken <= most:
-            self._found[account] = _LookedThrough(self._clock.monotonic(), counted, taken)
+            self._found[account] = LookedThrough(self._clock.monotonic(), counted, taken)
             return 0
         async for some in portions(chosen, BUFFERS_SLICE):
             given_up += sum(map(self._give_up_buffer, some))

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from gateway.core.topics.versions import place_of
 from gateway.core.types import EventId, RequestNumber
 from gateway.core.wire.packets import Notice
 
@@ -138,7 +139,6 @@ class Positions:
 def _place(event: str) -> tuple[int, int]:
     """Read where in the stream of its partition an event is; before all others if it is none."""
     try:
-        _, generation, sequence = event.split("-")
-        return int(generation), int(sequence)
+        return place_of(EventId(event))
     except ValueError:
         return -1, -1

@@ -31,9 +31,14 @@ def least_version(generation: GridGeneration) -> Version:
 
 def is_later(event: EventId, other: EventId) -> bool:
     """Tell whether *event* is of a later publish than *other*; both of one topic, and known."""
-    return _place(event) > _place(other)
+    return place_of(event) > place_of(other)
 
 
-def _place(event: EventId) -> tuple[int, int]:
+def place_of(event: EventId) -> tuple[int, int]:
+    """Tell where in the stream of its partition an event is: the generation of the grid, and the number within that.
+
+    Raises:
+        ValueError: it is no event id.
+    """
     _, generation, sequence = event.split("-")
     return int(generation), int(sequence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.app.session.session import Session
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selections import Selections
-from gateway.core.types import EventId, GridGeneration, TopicPath
+from gateway.core.types import TopicPath
 from gateway.core.wire import codec
 from gateway.core.wire.codes import NotReplayed
 from gateway.ports import StreamPosition, TopicValue
@@ -96,9 +96,3 @@ def update_of(value: TopicValue) -> Outgoing:
     """Make the packet of an update that was missed: the successor of what came before it, as it would have been."""
     topic, version, event, text = value
     return Outgoing(topic, codec.encode_update(topic, version, event, text, snapshot=False))
-
-
-def position_of(event: EventId) -> StreamPosition:
-    """Tell which place in its partition's stream an event id names."""
-    _, generation, sequence = event.split("-")
-    return StreamPosition(GridGeneration(int(generation)), int(sequence))

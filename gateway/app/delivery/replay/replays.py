@@ -22,7 +22,7 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.replay.gathering import Gathering
-from gateway.app.delivery.replay.replay import Replay, position_of, update_of
+from gateway.app.delivery.replay.replay import Replay, update_of
 from gateway.app.delivery.replay.stretches import Stretches
 from gateway.app.delivery.replicas import Replicas
 from gateway.app.session.session import Session
@@ -90,7 +90,7 @@ class Replays:
         self._hold(session, needed)
         replay = Replay(
             session,
-            wanted={number: position_of(positions[number]) for number in needed if number in positions},
+            wanted={number: StreamPosition.of(positions[number]) for number in needed if number in positions},
             refused={number: NotReplayed.UNNAMED for number in needed if number not in positions},
         )
         until = self._clock.monotonic() + PATIENCE
@@ -203,9 +203,7 @@ class Replays:
             partition = self._replicas.whole(number)
         if partition is None or position > partition.position:
             return NotReplayed.BEHIND
-        # 0 is that of a stream that never had an entry.
-        known = position.grid_generation in {partition.position.grid_generation, 0}
-        return None if known else NotReplayed.GENERATION
+        return None if partition.continues(position) else NotReplayed.GENERATION
 
     async def _wait(self, event: Awaitable[None], until: float) -> None:
         task = asyncio.ensure_future(event)
@@ -252,7 +250,7 @@ class Replays:
                 return False
             topics.update(matching)
         newest = [partition.values.get(topic) for topic in topics if replay.selections.selects(topic)]
-        return all(each is None or (each.event and position_of(each.event) <= position) for each in newest)
+        return all(each is None or (each.event and StreamPosition.of(each.event) <= position) for each in newest)
 
     def _may_miss(self, number: int, position: StreamPosition) -> bool:
         partition = self._replicas.whole(number)

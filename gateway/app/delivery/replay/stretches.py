@@ -91,8 +91,7 @@ class Stretches:
         """
         if self.since(partition, position) is not None:
             return True
-        # 0 is that of a stream that never had an entry.
-        if position.grid_generation not in {partition.position.grid_generation, 0} or position > partition.position:
+        if not partition.continues(position) or position > partition.position:
             return False
         async with self._locks.setdefault(partition.number, asyncio.Lock()):
             if self.since(partition, position) is not None:
