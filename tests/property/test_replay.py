@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from gateway.app.delivery import recent_entries
+from gateway.app.delivery import read_barrier, recent_entries
 from gateway.app.delivery.replay import gathering, replays
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.session.session import Session
@@ -19,6 +19,7 @@ from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import EventId, TopicPath
+from gateway.ports import TailBatch
 from tests.support.delivery import GENERATION, DeliveryBench, Reader
 
 ROOTS: Final = ("p", "q")
@@ -33,9 +34,13 @@ PARTITIONS: Final = {root: topic_partition(TopicPath(f"{root}/x"), 1) for root i
 
 steps = st.one_of(
     st.tuples(st.just("publish"), st.sampled_from(ROOTS), st.lists(st.sampled_from(NAMES), min_size=1, max_size=30)),
+    st.tuples(
+        st.just("publish late"), st.sampled_from(ROOTS), st.lists(st.sampled_from(NAMES), min_size=1, max_size=9)
+    ),
+    st.tuples(st.just("bring"), st.none(), st.none()),
     st.tuples(st.just("turns"), st.integers(1, 6), st.none()),
     st.tuples(
-        st.just("come back"),
+        st.sampled_from(["come back", "come from elsewhere"]),
         st.lists(st.sampled_from(SELECTORS), min_size=1, max_size=3, unique=True),
         st.fixed_dictionaries({root: st.integers(0, 60) for root in ROOTS}),
     ),
@@ -50,16 +55,27 @@ class Returning:
         bench: where.
         selectors: what it selects.
         back: by root, how many events before the end of the stream its client was.
+        elsewhere: whether another node has served it, which may have shown all that the grid has.
     """
 
-    def __init__(self, bench: DeliveryBench, selectors: Sequence[str], back: Mapping[str, int]) -> None:
+    def __init__(
+        self, bench: DeliveryBench, selectors: Sequence[str], back: Mapping[str, int], *, elsewhere: bool = False
+    ) -> None:
         self._bench = bench
         self.reader = Reader()
         self.reader.room = False  # what comes waits, and must not be folded for that
         self.session = bench.session()
         self.session.selections = _selections(selectors)
-        ends = {root: len(bench.grid.streams[PARTITIONS[root]]) for root in ROOTS}
-        self.places = {PARTITIONS[root]: max(0, ends[root] - back[root]) for root in ROOTS}
+        # Who was here has not seen what is not here yet.
+        ends = {number: len(bench.grid.streams[number]) for number in PARTITIONS.values()}
+        self.seen: dict[TopicPath, int] = {}
+        if elsewhere:
+            self.session.elsewhere_until = bench.clock.monotonic()
+            for number in ends:
+                self.seen |= {topic: value.version for topic, value in bench.grid.values_of[number].items()}
+        else:
+            ends = {number: min(end, _applied(bench, number, end)) for number, end in ends.items()}
+        self.places = {PARTITIONS[root]: max(0, ends[PARTITIONS[root]] - back[root]) for root in ROOTS}
         self.replay: Replay | None = None
         self._coming = asyncio.create_task(self._come_back())
 
@@ -85,6 +101,8 @@ class Returning:
         for _, update in self.reader.updates:
             number, _, sequence = map(int, update.event.split("-"))
             came[number].append((sequence, update.snapshot, update.folded))
+            if update.snapshot:
+                assert update.version >= self.seen.get(TopicPath(update.topic), 0), "older than what it has seen"
         for number, place in self.places.items():
             owed = [
                 sequence
@@ -111,6 +129,14 @@ class Returning:
         }
 
 
+def _applied(bench: DeliveryBench, number: int, otherwise: int) -> int:
+    """Tell up to where a node has sent what the stream of a partition brought, half a batch included."""
+    partition = bench.delivery.replicas.whole(number)
+    if partition is None:
+        return otherwise
+    return partition.position.sequence + (0 if partition.queue is None else len(partition.queue.applied()))
+
+
 def _selections(selectors: Sequence[str]) -> Selections:
     selections = Selections([])
     for each in selectors:
@@ -125,6 +151,7 @@ class Walk:
         self.bench = DeliveryBench(step=STEP)
         self.bench.grid.kept = kept
         self.returning: list[Returning] = []
+        self.late: list[TailBatch] = []
 
     async def hold(self) -> Session:
         """Have the node follow both streams already."""
@@ -132,22 +159,34 @@ class Walk:
         await self.bench.subscribe(session, "**")
         return session
 
-    def publish(self, root: str, names: Sequence[str]) -> None:
+    def publish(self, root: str, names: Sequence[str], *, late: bool = False) -> None:
+        """Publish, and bring it by the stream if that is followed: at once, behind what is late, or later."""
         number = PARTITIONS[root]
-        topics = [f"{root}/{name}" for name in names]
-        if self.bench.delivery.replicas.get(number) is None or number not in self.bench.grid.follows:
-            self.bench.grid.publish(topics)
-        else:
-            self.bench.publish(*topics, applied=lambda: self.bench.delivery.replays.advanced(number))
+        follows = self.bench.delivery.replicas.get(number) is not None and number in self.bench.grid.follows
+        batch = self.bench.grid.publish([f"{root}/{name}" for name in names])
+        if follows:
+            self.late.append(batch)
+        if not late:
+            self.bring()
+
+    def bring(self) -> None:
+        """Bring what is late."""
+        batches, self.late = self.late, []
+        for batch in batches:
+            self.bench.delivery.replicas.take_in(batch, lambda: None)
 
     async def step(self, what: str, how: object, more: object) -> None:
         match what, how, more:
             case "publish", str(), list():
                 self.publish(how, more)
+            case "publish late", str(), list():
+                self.publish(how, more, late=True)
+            case "bring", _, _:
+                self.bring()
             case "turns", int(), _:
                 await self.bench.turns(how)
-            case "come back", list(), dict():
-                self.returning.append(Returning(self.bench, how, more))
+            case "come back" | "come from elsewhere", list(), dict():
+                self.returning.append(Returning(self.bench, how, more, elsewhere=what == "come from elsewhere"))
                 await self.bench.turns()
             case _:
                 for each in self.returning:
@@ -155,6 +194,7 @@ class Walk:
                         await self.bench.all_sent(each.session, each.reader)
 
     async def end(self) -> list[Replay]:
+        self.bring()
         found = [await each.judge() for each in self.returning]
         assert not self.bench.failures
         assert not self.bench.too_slow
@@ -165,6 +205,7 @@ class Walk:
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_entries, "RECENT_ENTRIES", RECENT)
+    monkeypatch.setattr(read_barrier, "REST", 0.0)
     monkeypatch.setattr(gathering, "GATHER", 0.0)
     monkeypatch.setattr(replays, "PATIENCE", 1e6)  # by a clock that goes with each look at it
     monkeypatch.setattr(gathering, "LONGEST_REST", 0.0)
@@ -188,6 +229,7 @@ async def test_every_update_comes_once_whenever_and_from_wherever_a_session_come
         event("whole" if replay.is_whole else "refused", str(sorted(replay.refused.values())))
         event("something was missed" if replay.packets() else "nothing was missed")
     event(f"streams read again: {one.bench.grid.reads > 0}")
+    event(f"ends asked for: {one.bench.delivery.barrier.asked > 0}")
 
 
 @pytest.mark.promise("P13")

@@ -174,6 +174,8 @@ class DeliveryBench:
     Attributes:
         too_slow: sessions that were found to be.
         failures: bugs that were met.
+        clock: time.
+        log: what the delivery told.
     """
 
     def __init__(
@@ -184,10 +186,11 @@ class DeliveryBench:
         self.grid = Published()
         self.metrics = MemoryMetrics()
         self._parameters = parameters
-        log = MemoryEventLog()
+        self.clock = Clock(monotonic=SteppingClock(step))
+        self.log = log = MemoryEventLog()
         journal: Any = SimpleNamespace(traffic=None)
         surroundings: Any = SimpleNamespace(
-            clock=Clock(monotonic=SteppingClock(step)),
+            clock=self.clock,
             metrics=self.metrics,
             log=log,
             announce=Announcer(metrics=self.metrics, log=log, journal=journal),

@@ -17,6 +17,7 @@ from gateway.app.delivery.flusher import Flusher
 from gateway.app.delivery.matching import MatchingQueues
 from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
+from gateway.app.delivery.read_barrier import NEVER, ReadBarrier
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.delivery.replay.replays import Replays
 from gateway.app.delivery.replicas import Change, Replicas
@@ -52,6 +53,10 @@ GRID_LOST_WRITES: Final = Notice(
     "publishes acknowledged shortly before may be lost.",
 )
 
+CATCH_UP_PATIENCE: Final = 0.1
+"""Seconds that a welcome waits for values to leave with it: a hundred round trips to the grid. After that the values
+come behind it, as soon as they are at hand."""
+
 FOUND_AT_ONCE: Final = PORTION_PACKETS
 """Topics whose values are found topic by topic when a session is restored: what leaves with the welcome, at most."""
 
@@ -82,6 +87,7 @@ class Delivery:
 
     Attributes:
         replicas: this node's copies of topic partitions.
+        barrier: tells whether they are as new as what a session has seen at another node.
         lag: how far behind the streams it is.
         watchers: who is sent topics of the system.
     """
@@ -114,7 +120,8 @@ class Delivery:
             lost=self._failed_to_deliver,
             completed=self._completed,
         )
-        self.replays = Replays(context, self.replicas, self._hold)
+        self.barrier = ReadBarrier(context, self.replicas)
+        self.replays = Replays(context, self.replicas, self.barrier, self._hold)
         self._background = context.background
         self._complete = CompletionNotices(self.replicas)
         self._lost: Batched[int, None] = Batched(
@@ -149,8 +156,6 @@ class Delivery:
         if self._roots is not None:
             self._roots.count(batch.values)
         self.lag.read(batch)
-        if self.replays.waits:
-            self.replays.advanced(batch.partition)
 
     # --- Selections ---------------------------------------------------------------------------------------------------
 
@@ -163,7 +168,19 @@ class Delivery:
             return  # nobody would give up what is held for it now
         needed = selections.partitions(self._depth)
         self._hold(session, needed)
-        await self.replicas.complete(needed)
+        await self.barrier.wait(needed, session.elsewhere_until)
+
+    async def catch_up(self, session: Session) -> None:
+        """Let ``restore`` find what it needs, if that takes but a moment: an answer of the grid, mostly.
+
+        Copies that are not whole, because this node has just begun to read them, are not waited for.
+        """
+        needed = session.selections.partitions(self._depth)
+        if self.barrier.passed(needed, NEVER) and not self.barrier.passed(needed, session.elsewhere_until):
+            self._hold(session, needed)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CATCH_UP_PATIENCE):
+                    await self.barrier.wait(needed, session.elsewhere_until)
 
     def _hold(self, session: Session, needed: frozenset[int]) -> None:
         """Keep copies of partitions for a session, until ``select`` or ``forget``."""
@@ -233,10 +250,8 @@ class Delivery:
         """
         selections = session.selections
         needed = selections.partitions(self._depth)
-        for number in needed:
-            partition = self.replicas.get(number)
-            if partition is None or not partition.complete.is_set():
-                return False
+        if not self.barrier.passed(needed, session.elsewhere_until):
+            return False
         found = self._at_hand(selections)
         if found is None or session.dropped or session.selecting.locked():
             return False
@@ -265,7 +280,7 @@ class Delivery:
             unfinished: selectors of which it has not had all current values, by the requests that asked for them.
         """
         refused = frozenset(replay.refused)
-        if not self.replays.whole(refused):
+        if not self.barrier.passed(refused, session.elsewhere_until):
             raise AssertionError("a replay was not settled in the turn in which it is sent")
         session.machine.submit_replay(replay.packets())
         self.select(session, session.selections)

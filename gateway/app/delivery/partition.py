@@ -130,12 +130,14 @@ class Partition:
         generation: of the grid when the entries were written that its stream brings.
         holders: sessions and pending subscriptions that need it.
         complete: set once all values have been read; cleared while they are read again.
+        awaited: the places in its stream that somebody waits for it to come to.
         queue: where what its stream brings waits until it is applied; None until its stream is followed.
         reader: reads the values; None when they have been read.
     """
 
     __slots__ = (
         "_matching",
+        "awaited",
         "complete",
         "generation",
         "holders",
@@ -157,6 +159,7 @@ class Partition:
         self.holders = 0
         self.queue: MatchingQueue | None = None
         self.complete = asyncio.Event()
+        self.awaited: dict[asyncio.Future[None], StreamPosition] = {}
         self.reader: asyncio.Task[None] | None = None
 
     @property
@@ -166,6 +169,28 @@ class Partition:
         Every session that is sent updates of this partition has been handed all that it is to have up to here.
         """
         return self.recent.position
+
+    async def come_to(self, position: StreamPosition) -> None:
+        """Wait until it has come to a place in its stream, or is given up, or is read anew from a later one."""
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.awaited[reached] = position
+        try:
+            await reached
+        finally:
+            del self.awaited[reached]
+
+    def advanced(self) -> None:
+        """It has come further; those go on who waited for that. Whoever calls it asks first whether any do."""
+        for reached, position in self.awaited.items():
+            if position <= self.position and not reached.done():
+                reached.set_result(None)
+
+    def give_up(self) -> None:
+        """Nobody holds it any more: whoever waits still, waits for a session that is gone."""
+        self.complete.set()
+        for reached in self.awaited:
+            if not reached.done():
+                reached.set_result(None)
 
     def continues(self, position: StreamPosition) -> bool:
         """Tell whether the stream of today goes on behind a place: in another generation, entries may be lost."""

@@ -118,8 +118,7 @@ class Replicas:
                 self._forget_waiting(partition)
                 if partition.reader is not None:
                     partition.reader.cancel()
-                # Whoever waits still, waits for a session that is gone.
-                partition.complete.set()
+                partition.give_up()
 
     async def complete(self, numbers: Iterable[int]) -> None:
         """Wait until partitions that are held have been read; for as long as the grid is unreachable."""
@@ -127,6 +126,19 @@ class Replicas:
             partition = self._partitions.get(number)
             if partition is not None:
                 await partition.complete.wait()
+
+    async def reach(self, number: int, position: StreamPosition) -> None:
+        """Wait until a partition that is held is whole, and has come to a place in its stream.
+
+        However long that takes; but not for a partition that is given up meanwhile.
+        """
+        while (partition := self._partitions.get(number)) is not None:
+            if not partition.complete.is_set():
+                await partition.complete.wait()
+            elif position > partition.position:
+                await partition.come_to(position)
+            else:
+                return
 
     def take_in(self, batch: TailBatch, applied: Callable[[], None]) -> None:
         """Apply what the stream brought, at once or, where it takes long to find who selects the topics, in turns.
@@ -144,8 +156,7 @@ class Replicas:
             return
         partition.generation = batch.position.grid_generation
         if self._queues.put(queue, batch.values):
-            if partition.queue is queue:  # else its stream is followed anew since
-                partition.recent.add(batch)
+            self._applied(partition, queue, batch)
             applied()
         else:
             queue.when_done(partial(self._applied_later, partition, queue, batch, applied))
@@ -153,9 +164,14 @@ class Replicas:
     def _applied_later(
         self, partition: Partition, queue: MatchingQueue, batch: TailBatch, applied: Callable[[], None]
     ) -> None:
-        if partition.queue is queue:
-            partition.recent.add(batch)
+        self._applied(partition, queue, batch)
         applied()
+
+    def _applied(self, partition: Partition, queue: MatchingQueue, batch: TailBatch) -> None:
+        if partition.queue is queue:  # else its stream is followed anew since
+            partition.recent.add(batch)
+            if partition.awaited:
+                partition.advanced()
 
     def read_again(self, number: int) -> None:
         """The place in a partition's stream is lost: read its values again and follow from a new position."""
@@ -200,6 +216,7 @@ class Replicas:
                 continue
             partition.complete.set()
             partition.reader = None
+            partition.advanced()
             self._completed(partition)
             return
 

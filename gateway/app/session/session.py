@@ -78,6 +78,8 @@ class Session(ServerSession):
         ending: it is being ended from here; the grid may know it no more, which is no surprise then.
         permissions: what it may do, by the policy that was last looked at.
         dropped: the node no longer holds it.
+        elsewhere_until: until when another node may have sent it updates, on the monotonic clock; minus infinity if
+            none has. Before it is sent values here, this node must know what the grid knew then.
         outcome: what its last welcome said.
         paused: its connection is not read at the moment, because the client asks for more than it may.
         account: what its principal uses of this node, if that is limited.
@@ -98,6 +100,7 @@ class Session(ServerSession):
         "credential_due",
         "deduplicated",
         "dropped",
+        "elsewhere_until",
         "ending",
         "epoch",
         "fixed",
@@ -143,6 +146,7 @@ class Session(ServerSession):
         self.moving = False
         self.ending = False
         self.dropped = False
+        self.elsewhere_until = -inf
         self.outcome = Outcome.CREATED
         self.paused = False
         self.account: Account | None = None

@@ -145,7 +145,7 @@ class NotReplayed(StrEnum):
     TOO_MANY = "too_many"
     """More would have to be looked at, or sent, than a node does for one client."""
     BEHIND = "behind"
-    """The node has not come as far as the client in time, or cannot tell."""
+    """The node has not come as far in time as the client may be, or cannot tell."""
 
 
 class FailoverReason(StrEnum):

@@ -57,7 +57,6 @@ class Failover:
         self._delivery = sessions.delivery
         self._requests = requests
         self._has_lost = has_lost
-        self._depth = context.parameters.topic_depth
 
     def applies(self, claimed: ClaimedSession) -> bool:  # noqa: ARG002 - the one rung without a condition
         """Whatever was claimed can go on like this."""
@@ -73,6 +72,8 @@ class Failover:
         """
         if not claimed.was_held:
             self._take_in(claimed)
+        if not claimed.is_uninterrupted:
+            claimed.session.elsewhere_until = self._clock.monotonic()
         replay = await self._collect(claimed)
         outcome = self._outcome(claimed)
         if claimed.was_held:
@@ -81,29 +82,28 @@ class Failover:
             # From here on nothing may come between: the session enters the index where this ends.
             self._delivery.replays.settle(replay)
             lost = 0 if replay.is_whole else outcome.lost
-            outcome = outcome._replace(lost=lost, values_follow=not self._is_at_hand(replay), replay=replay)
+            has_values = self._delivery.replays.has_values(replay)
+            outcome = outcome._replace(lost=lost, values_follow=not has_values, replay=replay)
         return outcome
 
     async def _collect(self, claimed: ClaimedSession) -> Replay | None:
-        """Find what a client missed that says where it was; None for one that does not."""
+        """Find what a client missed that says where it was; None for one that does not, which gets current values."""
         session, attempt = claimed.session, claimed.attempt
         packet = attempt.packet
-        if REPLAY not in packet.supports or not packet.positions:
-            return None
+        replay: Replay | None = None
         # Others may ask the grid meanwhile: what is waited for here is little of their business.
         attempt.leave()
         try:
-            replay = await self._delivery.replays.collect(session, packet.positions)
+            if REPLAY in packet.supports and packet.positions:
+                replay = await self._delivery.replays.collect(session, packet.positions)
+            elif not claimed.was_held:
+                await self._delivery.catch_up(session)
         except Exception as bug:
             self._sessions.fail(session, bug)
             raise
         if session.dropped:
             raise overtaken()
         return replay
-
-    def _is_at_hand(self, replay: Replay) -> bool:
-        """Tell whether the values that take the place of what cannot be replayed can be sent at once."""
-        return self._delivery.replays.whole(replay.session.selections.partitions(self._depth))
 
     def _outcome(self, claimed: ClaimedSession) -> RecoveryOutcome:
         outcome = FROM_OTHER_NODE

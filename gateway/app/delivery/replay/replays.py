@@ -1,9 +1,9 @@
 """What returning sessions missed, from the resume that names positions to the turn in which they go on (P13).
 
 ```text
-resume with positions ─▶ copies whole, and as far as the client is ─┬─ nothing was missed ─────────▶ settled
-                         (bounded: PATIENCE)                        └─ gathered with others ──found─▶ settled
-                                                                                                       │ same turn
+resume with positions ─▶ copies whole, as new as the grid was ─┬─ nothing was missed ──────────▶ settled
+                         when the session was claimed          └─ gathered with others ──found─▶ settled
+                         (bounded: PATIENCE)                                                      │ same turn
                                        welcome, what was missed, what comes from now on ◀── in the index
 ```
 
@@ -15,12 +15,13 @@ goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.partition import Partition
+from gateway.app.delivery.read_barrier import ReadBarrier
 from gateway.app.delivery.replay.gathering import Gathering
 from gateway.app.delivery.replay.replay import Replay, update_of
 from gateway.app.delivery.replay.stretches import Stretches
@@ -34,8 +35,8 @@ from gateway.core.wire.codes import NotReplayed
 from gateway.ports import GridUnavailable, StreamPosition
 
 PATIENCE: Final = 1.0
-"""Seconds that a returning session waits until this node has a copy of its partitions and is as far in their streams as
-its client is: some reads of the grid. It has no welcome meanwhile; clients wait five seconds for one."""
+"""Seconds that a returning session waits until this node has a copy of its partitions, as new as what its client may
+have seen: some reads of the grid. It has no welcome meanwhile; clients wait five seconds for one."""
 
 READ_ON: Final = 3
 """Times that what came while something was found is read again, because the tail brought so much that it is not at hand
@@ -55,6 +56,7 @@ class Replays:
     Args:
         context: of the node.
         replicas: the copies of partitions.
+        barrier: tells whether they are as new as what a client may have seen.
         hold: makes sure that copies are kept for a session.
 
     Attributes:
@@ -62,7 +64,13 @@ class Replays:
         gathering: finds what was missed.
     """
 
-    def __init__(self, context: Context, replicas: Replicas, hold: Callable[[Session, frozenset[int]], None]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        replicas: Replicas,
+        barrier: ReadBarrier,
+        hold: Callable[[Session, frozenset[int]], None],
+    ) -> None:
         self._clock = context.clock
         self._metrics = context.metrics
         self._traffic = context.journal.traffic
@@ -70,10 +78,10 @@ class Replays:
         self._most_events = context.parameters.replay_events
         self._most_bytes = context.parameters.outbox_bytes // OUTBOX_SHARE
         self._replicas = replicas
+        self._barrier = barrier
         self._hold = hold
-        self._reached: dict[int, list[tuple[StreamPosition, asyncio.Future[None]]]] = {}
-        self._patience: dict[int, float] = {}
-        """Until when sessions wait for a copy to be whole, by the clock; the first of them begins it."""
+        self._patience: dict[int, tuple[asyncio.Task[None] | None, float]] = {}
+        """By partition: what reads it, and until when sessions wait for that, by the clock."""
         self.stretches = Stretches(context.grid.topics, context.clock)
         self.gathering = Gathering(context, replicas, self.stretches)
 
@@ -94,13 +102,7 @@ class Replays:
             refused={number: NotReplayed.UNNAMED for number in needed if number not in positions},
         )
         until = self._clock.monotonic() + PATIENCE
-        for number in replay.wanted:
-            if self._replicas.whole(number) is None:
-                self._patience.setdefault(number, until)
-        for number, position in list(replay.wanted.items()):
-            why = await self._catch_up(number, position, until)
-            if why is not None:
-                replay.refuse(number, why)
+        await self._catch_up(replay, needed, until)
         self._judge(replay)
         if any(self._may_miss(number, position) for number, position in replay.wanted.items()):
             await self.gathering.find(replay)
@@ -136,7 +138,7 @@ class Replays:
         while replay.size > self._most_bytes and replay.runs:
             replay.refuse(max(replay.runs, key=replay.size_of), NotReplayed.TOO_MANY)
         needed = selections.partitions(self._depth)
-        if not self.whole(needed):
+        if not self._barrier.passed(needed, replay.session.elsewhere_until):
             for number in needed:
                 replay.refuse(number, NotReplayed.BEHIND)
         packets = sum(run.count for run in replay.packets())
@@ -145,29 +147,10 @@ class Replays:
         for why in replay.refused.values():
             self._metrics.add(catalogue.NOT_REPLAYED, label=why.value)
 
-    def whole(self, numbers: Iterable[int]) -> bool:
-        """Tell whether the copies of partitions are whole."""
-        return all(self._replicas.whole(number) is not None for number in numbers)
-
-    # --- For who delivers ---------------------------------------------------------------------------------------------
-
-    @property
-    def waits(self) -> bool:
-        """Whether somebody waits until a partition has come further; for whoever asks for every batch."""
-        return bool(self._reached)
-
-    def advanced(self, number: int) -> None:
-        """A partition may have come further: those go on who waited for that."""
-        left: list[tuple[StreamPosition, asyncio.Future[None]]] = []
-        partition = self._replicas.get(number)
-        for position, reached in self._reached.pop(number, ()):
-            if partition is not None and position > partition.position:
-                left.append((position, reached))
-            elif not reached.done():
-                reached.set_result(None)
-        left = [each for each in left if not each[1].done()]
-        if left:
-            self._reached[number] = left
+    def has_values(self, replay: Replay) -> bool:
+        """Tell whether the values that take the place of what cannot be replayed can be sent at once."""
+        session = replay.session
+        return self._barrier.passed(session.selections.partitions(self._depth), session.elsewhere_until)
 
     def close(self) -> None:
         """Forget what is kept."""
@@ -175,35 +158,55 @@ class Replays:
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 
-    async def _catch_up(self, number: int, position: StreamPosition, until: float) -> NotReplayed | None:
-        """Wait until the copy of a partition is whole, and as far as a client is; not for long.
+    async def _catch_up(self, replay: Replay, needed: Collection[int], until: float) -> None:
+        """Wait until copies are whole, and as new as what the client may have seen; not for long.
 
         For a copy to be whole all wait together, since the first of them began to: it may take long, and those who come
         later must not each wait anew.
 
         Args:
-            number: of the partition.
-            position: of the client.
+            replay: what cannot be replayed is refused.
+            needed: the partitions of all that the session selects.
             until: by the clock.
-
-        Returns:
-            Why nothing can be replayed; None if it can, as far as is known by now.
         """
-        if self._replicas.whole(number) is None:
-            await self._wait(self._replicas.complete([number]), min(until, self._patience.get(number, until)))
-        partition = self._replicas.whole(number)
-        if partition is None:
-            return NotReplayed.BEHIND
-        self._patience.pop(number, None)
-        if position > partition.position:
-            reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._reached.setdefault(number, []).append((position, reached))
-            await self._wait(reached, until)
-            self.advanced(number)  # forgets those who have given up
+        barrier, moment, now = self._barrier, replay.session.elsewhere_until, self._clock.monotonic()
+        patience = {number: self._patience_for(number, until) for number in needed if not self._is_whole(number)}
+        unread = [number for number, end in patience.items() if end > now]
+        if unread:
+            await self._wait(barrier.wait(unread, moment), max(patience[number] for number in unread))
+        read = list(filter(self._is_whole, needed))
+        if not barrier.passed(read, moment):
+            await self._wait(barrier.wait(read, moment), until)
+        ahead = [number for number, position in replay.wanted.items() if self._is_ahead(number, position)]
+        if ahead:
+            # What it names may be in the middle of a batch that is being applied here.
+            await self._wait(self._reach({number: replay.wanted[number] for number in ahead}), until)
+        for number, position in list(replay.wanted.items()):
             partition = self._replicas.whole(number)
-        if partition is None or position > partition.position:
-            return NotReplayed.BEHIND
-        return None if partition.continues(position) else NotReplayed.GENERATION
+            if partition is None or self._is_ahead(number, position) or not barrier.passed((number,), moment):
+                replay.refuse(number, NotReplayed.BEHIND)
+            elif not partition.continues(position):
+                replay.refuse(number, NotReplayed.GENERATION)
+
+    def _patience_for(self, number: int, until: float) -> float:
+        """Tell until when sessions wait for a partition that is being read; who waits first says so for all."""
+        partition = self._replicas.get(number)
+        reader = None if partition is None else partition.reader
+        known = self._patience.get(number)
+        if known is None or known[0] is not reader:
+            known = self._patience[number] = (reader, until)
+        return known[1]
+
+    async def _reach(self, positions: Mapping[int, StreamPosition]) -> None:
+        for number, position in positions.items():
+            await self._replicas.reach(number, position)
+
+    def _is_ahead(self, number: int, position: StreamPosition) -> bool:
+        partition = self._replicas.whole(number)
+        return partition is not None and position > partition.position
+
+    def _is_whole(self, number: int) -> bool:
+        return self._replicas.whole(number) is not None
 
     async def _wait(self, event: Awaitable[None], until: float) -> None:
         task = asyncio.ensure_future(event)
