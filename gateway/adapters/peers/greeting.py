@@ -27,6 +27,17 @@ REFUSAL_SECONDS: Final = 1.0
 _READ_BYTES: Final = HELLO_BYTES
 
 
+def write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write to a connection that may have broken, though nobody has been told yet: uvloop raises RuntimeError then.
+
+    Raises:
+        ConnectionError: it has.
+    """
+    if writer.is_closing():
+        raise ConnectionError("it is closed")
+    writer.write(data)
+
+
 class NotGreeted(GatewayError):
     """There will be no link.
 
@@ -62,8 +73,12 @@ class Stranger:
         self.frames = FrameReader(HELLO_BYTES)
 
     def write(self, greeting: Hello | Refused) -> None:
-        """Say something."""
-        self.writer.write(greeting.encode())
+        """Say something.
+
+        Raises:
+            OSError: the connection is closed.
+        """
+        write(self.writer, greeting.encode())
 
     async def hello(self) -> Hello:
         """Wait for the other side's hello.

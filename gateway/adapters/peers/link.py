@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
 from gateway.adapters.peers.frames import Frame, FrameError, FrameReader, FrameType
+from gateway.adapters.peers.greeting import write
 from gateway.adapters.peers.hello import shown
 from gateway.adapters.peers.inbox import Inbox, Share
 from gateway.adapters.peers.messages import (
@@ -251,8 +252,8 @@ class Link:
         if goodbye:
             # In the middle of a frame it could not be read; frames are handed out whole.
             self._queue.urgent(FrameType.BYE, end.why.encode())
-            with suppress(OSError, RuntimeError):
-                writer.write(b"".join(self._queue.take(0)))
+            with suppress(OSError):
+                write(writer, b"".join(self._queue.take(0)))
                 writer.close()
             self._loop.call_later(GOODBYE, writer.transport.abort)
         else:
@@ -342,7 +343,7 @@ class Link:
                 while data := b"".join(self._queue.take(WRITE_BYTES)):
                     self._wrote = self._loop.time()
                     self.bytes_out += len(data)
-                    writer.write(data)
+                    write(writer, data)
                     await writer.drain()
         except OSError as error:
             self.end(End(f"the connection broke: {error.strerror or error}"))

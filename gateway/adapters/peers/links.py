@@ -370,6 +370,7 @@ class StreamPeerLinks:
                 theirs = await stranger.hello()
             protocol = self._check(stranger, theirs)
             self._choose(theirs.node)
+            stranger.write(self._hello())
         except NotGreeted as error:
             self._refused(error.peer or address, error.reason, str(error))
             await stranger.refuse(Refused(error.reason, str(error)))
@@ -378,7 +379,6 @@ class StreamPeerLinks:
             self._refused(address, LinkRefusal.SILENT, _reason(error), tell=False)
             stranger.abort()
             return
-        stranger.write(self._hello())
         features = self._features & theirs.features
         self._begin(
             Greeted(theirs.node, protocol, features, False, stranger.reader, stranger.writer, stranger.frames),

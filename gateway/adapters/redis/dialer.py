@@ -123,8 +123,10 @@ async def send(connection: AbstractConnection, packed: bytes) -> None:
     Raises:
         ConnectionError, redis.ConnectionError: the connection is broken.
     """
-    if not connection.is_connected:
-        # redis-py would reconnect unseen, to what may be another grid.
+    writer = _writer(connection)
+    # What is closed, redis-py would open unseen, to what may be another grid. What Redis has just closed, it takes for
+    # open until it reads, and uvloop raises RuntimeError when that is written to.
+    if not connection.is_connected or (writer is not None and writer.is_closing()):
         raise ConnectionError("the connection to Redis is closed")
     await connection.send_packed_command(packed, check_health=False)
 
@@ -171,9 +173,14 @@ def abort(connection: AbstractConnection) -> None:
 
     Closing as redis-py does would send the rest, to a Redis that may answer again later.
     """
-    writer: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
+    writer = _writer(connection)
     if writer is not None:
         writer.transport.abort()
+
+
+def _writer(connection: AbstractConnection) -> asyncio.StreamWriter | None:
+    found: asyncio.StreamWriter | None = getattr(connection, "_writer", None)
+    return found
 
 
 async def discard(connection: AbstractConnection) -> None:

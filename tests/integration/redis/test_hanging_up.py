@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+import uvloop
 from redis.asyncio.connection import Connection
 
 from gateway.adapters.redis import adoption, dialer, grid_connection
@@ -21,7 +22,7 @@ from gateway.settings.grid_url import read_grid_url
 from gateway.settings.values import HostPort
 from tests.integration.redis.support import Bench
 from tests.support.redis_sentinel import MASTER, SentinelServer
-from tests.support.redis_server import HOST
+from tests.support.redis_server import HOST, RedisServer
 from tests.support.times import scaled
 
 
@@ -160,3 +161,24 @@ async def test_sentinels_that_were_asked_are_hung_up_on(bench: Bench, made: list
         else:
             assert isinstance(result, GridUnavailable)
             assert "No such master" in str(result)
+
+
+@pytest.mark.parametrize("turns_since", range(3))
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_command_for_a_redis_that_has_just_hung_up_is_an_error_of_the_connection(
+    loop: Callable[[], asyncio.AbstractEventLoop], turns_since: int
+) -> None:
+    """Nodes run on uvloop, which raises RuntimeError where asyncio says nothing."""
+
+    async def sent() -> None:
+        async with RedisServer() as server:
+            connection = await dialer.Dialer(read_grid_url(server.url), name=None, timeout=scaled(5.0)).dial()
+            dialer.abort(connection)
+            for _ in range(turns_since):
+                await asyncio.sleep(0)
+            with pytest.raises(OSError, match="closed"):
+                await dialer.converse(connection, [("PING",)])
+            await dialer.discard(connection)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(sent())
