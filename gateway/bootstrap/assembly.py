@@ -31,7 +31,7 @@ from gateway.app.node import Node
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
-from gateway.bootstrap.descriptors import FEW, Descriptors
+from gateway.bootstrap.descriptors import FEW, UNLIMITED, Descriptors
 from gateway.bootstrap.parameters import parameters_of
 from gateway.bootstrap.parts import (
     admin_names,
@@ -83,7 +83,7 @@ class Gateway:
         *,
         log: EventLog | None = None,
         memory: MemoryGridServer | None = None,
-        descriptors: Descriptors = Descriptors(None),  # noqa: B008 - it does not change
+        descriptors: Descriptors = UNLIMITED,
     ) -> None:
         self._settings = settings
         self._descriptors = descriptors
@@ -123,7 +123,7 @@ class Gateway:
             parameters=parameters_of(
                 settings,
                 shared_grid=settings.grid is not None or memory is not None,
-                connections=descriptors.connections(settings.limit_connections),
+                descriptors=descriptors,
             ),
             grid=grid_of(settings, self.me, self.metrics, self.log, memory),
             authenticator=self._authentication.authenticator,
@@ -280,6 +280,9 @@ class Gateway:
                 descriptors=self._descriptors.most,
                 configured=configured,
                 connections=connections,
+                address_connections=self._descriptors.address_connections(
+                    self._settings.limit_address_connections, of=configured
+                ),
             )
 
     def _granted_to(self, roles: frozenset[str]) -> frozenset[str]:

@@ -55,9 +55,23 @@ class Descriptors:
         room = max(1, self._for_clients - self.requests)
         return min(configured, room) if configured else room
 
+    def address_connections(self, configured: int, *, of: int) -> int:
+        """Tell how many of them may come from one address, so that none gets a larger share than it was to have (P20).
+
+        Args:
+            configured: as many are wanted; 0 for no limit.
+            of: connections that are wanted of all addresses; 0 for as many as there is room for.
+        """
+        if not configured or not of:
+            return configured
+        return min(configured, max(1, configured * self.connections(of) // of))
+
     @property
     def _for_clients(self) -> int:
         return 0 if self.most is None else max(0, self.most - OTHERS - min(ADMIN, self.most // ADMIN_SHARE))
+
+
+UNLIMITED: Final = Descriptors(None)
 
 
 def raise_limit() -> Descriptors:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.app.runtime.parameters import DrainParameters, NodeParameters, StormParameters, UsageParameters
+from gateway.bootstrap.descriptors import UNLIMITED, Descriptors
 from gateway.core.pacing.accounts import AccountLimits
 from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.packets import Backoff, Limits
@@ -28,13 +29,13 @@ TOKEN_RENEWAL_SHARE: Final = 0.5
 """Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""
 
 
-def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | None = None) -> NodeParameters:
+def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descriptors = UNLIMITED) -> NodeParameters:
     """Turn settings into the numbers the application works with.
 
     Args:
         settings: checked already.
         shared_grid: whether the grid outlives the node; if not, clients are told that their sessions do not either.
-        connections: of clients that the node may have, if the process has no room for as many as the settings allow.
+        descriptors: what the process may open: it may have no room for as many connections as the settings allow.
     """
     return NodeParameters(
         replicated=settings.replication and shared_grid,
@@ -72,7 +73,9 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
         token_life=settings.token_life + settings.token_leeway,
         usage=UsageParameters(
             address=AccountLimits(
-                connections=settings.limit_address_connections,
+                connections=descriptors.address_connections(
+                    settings.limit_address_connections, of=settings.limit_connections
+                ),
                 handshakes=settings.rate_address_handshakes,
                 packets=settings.rate_address_packets,
                 publish_bytes=settings.rate_address_publish_bytes,
@@ -90,7 +93,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, connections: int | N
                 buffer_bytes=settings.limit_principal_buffer_bytes,
             ),
             node=AccountLimits(
-                connections=settings.limit_connections if connections is None else connections,
+                connections=descriptors.connections(settings.limit_connections),
                 packets=settings.rate_node_packets,
                 publish_bytes=settings.rate_node_publish_bytes,
                 selections=settings.limit_node_selections,

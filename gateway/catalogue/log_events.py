@@ -372,8 +372,9 @@ DESCRIPTORS_SHORT = LogEvent(
     "descriptors_short",
     Level.WARNING,
     "The process may open too few files for the connections that limit_connections allows. The node accepts as many as "
-    "the field connections says. Raise the limit of open files (LimitNOFILE=, ulimit -n), or lower the setting.",
-    ("descriptors", "configured", "connections"),
+    "the field connections says, and of one address as many as address_connections says. Raise the limit of open files "
+    "(LimitNOFILE=, ulimit -n), or lower the setting.",
+    ("descriptors", "configured", "connections", "address_connections"),
 )
 USERS_RELOADED = LogEvent("users_reloaded", Level.INFO, "The file of static users was read again (SIGHUP).", ("users",))
 USERS_KEPT = LogEvent(

@@ -32,6 +32,19 @@ def test_all_that_may_be_open_at_once_fits(most: int, configured: int) -> None:
         assert connections >= min(configured or most, most // 8), "and the reserve is not most of it"
 
 
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize(
+    ("configured", "of", "expected"),
+    [(10_000, 50_000, 76), (50_000, 50_000, 384), (100, 200, 100), (1, 500, 1), (10, 0, 10), (0, 50_000, 0)],
+)
+def test_one_address_has_no_larger_share_of_fewer_connections(configured: int, of: int, expected: int) -> None:
+    descriptors = Descriptors(1024)
+
+    assert descriptors.connections(0) == 384
+    assert descriptors.address_connections(configured, of=of) == expected
+    assert Descriptors(None).address_connections(configured, of=of) == configured
+
+
 def test_without_a_limit_the_settings_hold() -> None:
     descriptors = Descriptors(None)
 

@@ -200,7 +200,8 @@ class SharedLimitSettings:
     limit_address_connections: int = setting(
         Whole("connections", 0, 10_000_000),
         10_000,
-        "Connections from one address (of IPv6: one /64 network) to a node; above, new ones are answered 429.",
+        "Connections from one address (of IPv6: one /64 network) to a node; above, new ones are answered 429. If the "
+        "process may open fewer files than limit_connections needs, this is less by the same proportion.",
         reason="More than the people of any office behind one address, and a fifth of limit_connections.",
     )
     rate_address_handshakes: float = setting(
