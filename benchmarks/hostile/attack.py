@@ -34,6 +34,8 @@ class Needs:
     Attributes:
         users: clients are asked for a secret, by a file of users with scrypt hashes.
         tokens: clients are asked for a JSON Web Token, signed with a key of RSA 2048.
+        service: clients are asked for a secret, and a service is asked who has it (``benchmarks.hostile.service``). It
+            takes so many seconds to refuse a wrong one, and hardly any for a right one.
         policy: a policy file with wildcards is in force.
         tls: the attacked node speaks TLS.
         descriptors: soft limit of open files that the node is started with; the one of the benchmark if None.
@@ -49,6 +51,7 @@ class Needs:
 
     users: bool = False
     tokens: bool = False
+    service: float | None = None
     policy: bool = False
     tls: bool = False
     descriptors: int | None = None
@@ -64,6 +67,7 @@ class Needs:
         told = {
             "users with secrets": self.users,
             "users with tokens": self.tokens,
+            f"a service that takes {self.service:g} s to refuse a secret" if self.service else "": self.service,
             "a policy with wildcards": self.policy,
             "TLS at the node": self.tls,
             f"at most {self.descriptors:,} descriptors{' for good' if self.descriptors_hard else ''}"

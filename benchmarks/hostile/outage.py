@@ -48,13 +48,18 @@ class Outage:
         """Tell how much of the *took* seconds from *began* on was not in the outage."""
         return took - max(0.0, min(began + took, self.end) - max(began, self.begin))
 
-    def may_have_lost(self, due: float) -> bool:
+    def may_have_lost(self, due: float, told: float) -> bool:
         """Tell whether an update that was due then may be one of those that such an end of Redis costs.
 
         Redis may have come back without it, though it had acknowledged it. Or it has several that it had not told the
-        node of: then subscribers are sent the newest value in place of them.
+        node of: then subscribers are sent the newest value in place of them. What is published between the node's
+        return to Redis and that value is one of these.
+
+        Args:
+            due: when it was, by the monotonic clock.
+            told: when the first subscriber was told that it may have missed something.
         """
-        return self.begin - WRITTEN_AFTER <= due < self.end
+        return self.begin - WRITTEN_AFTER <= due < max(self.end, told)
 
 
 def came_back(log: Path, after: float) -> float | None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import redis.asyncio
 
+from benchmarks.hostile import service
 from benchmarks.hostile.attack import PRINCIPAL, Needs
 from benchmarks.hostile.attacks.selectors import ALLOWED
 from benchmarks.hostile.target import BALANCER, PATH, WITNESS_PRINCIPAL, Target
@@ -110,24 +111,30 @@ async def running(
         SystemUnavailable: redis-server, haproxy, or openssl where TLS is needed, is not installed.
         ProcessFailed: a part did not come up.
     """
-    given = {name: secrets.token_hex(_SECRET_BYTES) for name in (PRINCIPAL, WITNESS_PRINCIPAL)} if needs.users else {}
+    given: dict[str, str] = {}
+    if needs.users or needs.service is not None:
+        given = {name: secrets.token_hex(_SECRET_BYTES) for name in (PRINCIPAL, WITNESS_PRINCIPAL)}
     viewer = new_token()
     issued: dict[str, object] = {}
     if needs.tokens:
         issued["auth"], given = issue(folder, (PRINCIPAL, WITNESS_PRINCIPAL))
     ports = PortPlan.free(2)
-    try:
-        stack = Stack(
-            StackOptions(
-                ports=ports,
-                folder=folder / "stack",
-                node_settings=_settings(needs, folder, given, viewer) | issued,
-                node_program=_program(needs),
+    async with contextlib.AsyncExitStack() as parts:
+        if needs.service is not None:
+            asked, issued["auth"] = await parts.enter_async_context(service.running(folder, given, needs.service))
+            pin(asked.pid, placement.others)
+        try:
+            stack = Stack(
+                StackOptions(
+                    ports=ports,
+                    folder=folder / "stack",
+                    node_settings=_settings(needs, folder, given, viewer) | issued,
+                    node_program=_program(needs),
+                )
             )
-        )
-    except ProgramMissing as missing:
-        raise SystemUnavailable(str(missing)) from missing
-    async with stack:
+        except ProgramMissing as missing:
+            raise SystemUnavailable(str(missing)) from missing
+        await parts.enter_async_context(stack)
         pin(stack.nodes[ATTACKED].pid, placement.server)
         for process in (stack.grid.process, stack.nodes[OTHER], stack.balancer):
             if process is not None:

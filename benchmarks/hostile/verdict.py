@@ -166,11 +166,10 @@ def seen(
         return took if outage is None else outage.without(began, took)
 
     def is_declared(due: float) -> bool:
-        return all_told and outage is not None and outage.may_have_lost(due)
+        return len(told) >= SUBSCRIBERS and outage is not None and outage.may_have_lost(due, min(told))
 
     before, after = counts
-    told = 0 if outage is None else sum(outage.begin <= at < phase.end for at in account.loss_declared)
-    all_told = told >= SUBSCRIBERS
+    told = [] if outage is None else [at for at in account.loss_declared if outage.begin <= at < phase.end]
     missing = [due for due in account.missing if due in phase]
     lost = [due for due in missing if not is_declared(due)]
     latencies = [net(due, took) for due, took in account.updates if due in phase]

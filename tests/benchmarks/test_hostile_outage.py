@@ -61,7 +61,8 @@ def test_where_redis_was_unreachable_every_time_of_the_phase_is_without_it() -> 
         (10.9, [14.6] * (SUBSCRIBERS - 1), False),  # not to everybody
         (10.9, [5.0] * SUBSCRIBERS, False),  # of another outage
         (8.9, [14.6] * SUBSCRIBERS, False),  # written long before
-        (14.6, [14.6] * SUBSCRIBERS, False),  # published when Redis was back
+        (14.6, [14.7] * SUBSCRIBERS, True),  # published when Redis was back, and nobody was told yet
+        (14.6, [14.5, *[14.7] * (SUBSCRIBERS - 1)], False),  # one of them was
     ],
 )
 def test_what_went_with_redis_is_lost_unless_every_subscriber_was_told(

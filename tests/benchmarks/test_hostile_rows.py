@@ -75,6 +75,7 @@ async def test_a_row_is_measured(name: str, tmp_path: Path, placement: Placement
     [
         *("upgrades-local", "hellos-gone-balanced", "forged-tokens-addresses", "wrong-hellos-100-console"),
         *("agent-talks", "admin-viewer-sessions", "descriptors-hard", "stranger-behind-close-many", "http-405"),
+        "wrong-hellos-100-service",
     ],
 )
 async def test_attacks_from_everywhere_and_at_every_port_come_to_something(

@@ -16,6 +16,9 @@ TITLE: Final = "Guesses at secrets"
 
 USERS: Final = Needs(users=True)
 
+SERVICE: Final = Needs(service=2.9)
+"""A little less than a node waits for an answer by default, so that each guess takes a place for as long as one can."""
+
 LAST: Final = 9007199254740991
 """What a client without buffers says of the oldest packet that it can resend (protocol 5.4.4)."""
 
@@ -155,6 +158,20 @@ ATTACKS: Final = (
         counts="guesses",
         rate=200,
         needs=Needs(tokens=True),
+    ),
+    *(
+        WrongHellos(
+            name=f"wrong-hellos-100-service{suffix}",
+            about=f"100 hellos a second with {what}, which a service takes 2.9 s to refuse",
+            counts="guesses",
+            rate=100,
+            made_up=made_up,
+            needs=SERVICE,
+        )
+        for suffix, what, made_up in (
+            ("", "a wrong secret", False),
+            ("-names", "principals that do not exist", True),
+        )
     ),
     ResumesOfEnded(
         name="wrong-resumes-60",
