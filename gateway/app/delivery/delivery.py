@@ -53,10 +53,6 @@ GRID_LOST_WRITES: Final = Notice(
     "publishes acknowledged shortly before may be lost.",
 )
 
-CATCH_UP_PATIENCE: Final = 0.1
-"""Seconds that a welcome waits for values to leave with it: a hundred round trips to the grid. After that the values
-come behind it, as soon as they are at hand."""
-
 FOUND_AT_ONCE: Final = PORTION_PACKETS
 """Topics whose values are found topic by topic when a session is restored: what leaves with the welcome, at most."""
 
@@ -178,9 +174,7 @@ class Delivery:
         needed = session.selections.partitions(self._depth)
         if self.barrier.passed(needed, NEVER) and not self.barrier.passed(needed, session.elsewhere_until):
             self._hold(session, needed)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CATCH_UP_PATIENCE):
-                    await self.barrier.wait(needed, session.elsewhere_until)
+            await self.barrier.catch_up(needed, session.elsewhere_until)
 
     def _hold(self, session: Session, needed: frozenset[int]) -> None:
         """Keep copies of partitions for a session, until ``select`` or ``forget``."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app.delivery import delivery
+from gateway.app.delivery import read_barrier
 from gateway.app.delivery.replay import replays
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
@@ -91,7 +91,7 @@ async def ping(raw: RawClient) -> None:
 async def test_a_session_that_moves_is_shown_nothing_until_its_new_node_is_as_new_as_the_grid(
     n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery, "CATCH_UP_PATIENCE", 0.01)
+    monkeypatch.setattr(read_barrier, "PATIENCE", 0.01)
     async with (
         RawClient(n1.url) as bob,
         RawClient(n1.url) as raw,

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from gateway.app.delivery import read_barrier, replicas
+from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.read_barrier import NEVER
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import topic_partition
@@ -154,6 +155,33 @@ async def test_who_gives_up_leaves_nothing_behind_but_the_round() -> None:
     assert len(bench.partition("a/x").awaited) == 1
     bench.delivery.replicas.take_in(ahead, lambda: None)
     await eventually(lambda: not bench.partition("a/x").awaited)
+    await bench.close()
+
+
+async def test_a_stream_that_is_far_behind_is_not_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P20: those in a hurry go on without, all at once; whoever waits sleeps until something has come."""
+    monkeypatch.setattr(read_barrier, "PATIENCE", 0.0)
+    bench = DeliveryBench()
+    await following(bench)
+    barrier = bench.delivery.barrier
+    ahead = bench.grid.publish(["a/x"])
+    patient = [waiting(bench, A) for _ in range(10)]
+    await asyncio.gather(*(barrier.catch_up([A, B], 0.0) for _ in range(10)))
+    assert not barrier.passed([A], 0.0)
+    looks: list[int] = []
+    whole = bench.delivery.replicas.whole
+
+    def counted(number: int) -> Partition | None:
+        looks.append(number)
+        return whole(number)
+
+    monkeypatch.setattr(bench.delivery.replicas, "whole", counted)
+    await asyncio.sleep(0.05)
+    assert not looks
+    bench.delivery.replicas.take_in(ahead, lambda: None)
+    await asyncio.gather(*patient)
+    await barrier.catch_up([A, B], 0.0)
+    assert barrier.passed([A, B], 0.0)
     await bench.close()
 
 

@@ -73,7 +73,8 @@ class Failover:
         if not claimed.was_held:
             self._take_in(claimed)
         if not claimed.is_uninterrupted:
-            claimed.session.elsewhere_until = self._clock.monotonic()
+            # When it said what it had received: it takes nothing more from the other node (protocol 4.2).
+            claimed.session.elsewhere_until = claimed.attempt.heard
         replay = await self._collect(claimed)
         outcome = self._outcome(claimed)
         if claimed.was_held:
