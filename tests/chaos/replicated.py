@@ -235,7 +235,7 @@ class ReplicatedGrid:
 
         await eventually(another, f"another Redis takes over {tag}", within=PROMOTED)
 
-    async def come_back(self, tag: str, server: RedisServer, *, emptied: bool = False) -> None:
+    async def come_back(self, tag: str, server: RedisServer, *, emptied: bool = False) -> bool:
         """Start a master that was killed, once another server has taken its place, and wait until it is in step.
 
         It must not be promoted before: it has no data, or old ones. Sentinels that are held up for half a second by a
@@ -245,6 +245,9 @@ class ReplicatedGrid:
             tag: hash tag of what it served.
             server: that was killed.
             emptied: whether it comes back without the data in its folder.
+
+        Returns:
+            Whether another server had taken its place; if not, it is a master again, with what its folder holds.
         """
         try:
             await self.promoted(tag, server)
@@ -256,6 +259,7 @@ class ReplicatedGrid:
         await self.whole()
         if arguments:
             await asyncio.to_thread(self._servers.joined, server)
+        return bool(arguments)
 
     async def whole(self) -> None:
         """Wait until every replica follows its master."""

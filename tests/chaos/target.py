@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,6 +77,17 @@ so that all of them can be judged."""
 
 class NotHealed(Exception):
     """A fault was ended, and the cluster did not come back; the message says what is missing."""
+
+
+@dataclass(slots=True)
+class Loss:
+    """What a Redis loses that is being replaced.
+
+    Attributes:
+        kept: when the data was written that is left, in seconds since the beginning of the run.
+    """
+
+    kept: float
 
 
 class Target:
@@ -285,21 +297,25 @@ class Target:
         self.lineage += 1
 
     @asynccontextmanager
-    async def tail_is_lost(self, kept: float | None = None) -> AsyncIterator[None]:
+    async def tail_is_lost(self, kept: float | None = None) -> AsyncIterator[Loss]:
         """Note that a Redis is replaced by one that may lack its last moments.
 
         Args:
             kept: when the data was written that is left, if that is older than its last moments.
+
+        Yields:
+            What is lost, which may turn out to be more.
         """
         began = self.now()
+        lost = Loss(began if kept is None else kept)
         self._replacing += 1
         try:
             async with self.grid_changes():
-                yield
+                yield lost
         finally:
             self._replacing -= 1
             self._replaced = self.now()
-        self.forgotten(Forgotten(began, self._replaced, began if kept is None else kept))
+        self.forgotten(Forgotten(began, self._replaced, lost.kept))
 
     @asynccontextmanager
     async def grid_forgets(self, kept: float = NOTHING) -> AsyncIterator[None]:
