@@ -123,10 +123,12 @@ class Claimed:
         record: the session as it is now: claimant as owner, epoch and token generation raised by one, ``confirmed`` set
             to the presented generation, connected.
         previous: who owned it before.
+        before: who owned it before that one; the same if there was nobody else.
     """
 
     record: SessionRecord
     previous: NodeRef
+    before: NodeRef
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,7 @@ class Model:
         sessions: by id.
         ends: when the window of a disconnected session is over.
         previous: who owned a session before its last claim.
+        before: who owned it before that one.
         remembered: why a session ended, and until when that is remembered.
     """
 
@@ -148,6 +149,7 @@ class Model:
         self.sessions: dict[SessionId, SessionRecord] = {}
         self.ends: dict[SessionId, float] = {}
         self.previous: dict[SessionId, NodeRef] = {}
+        self.before: dict[SessionId, NodeRef] = {}
         self.remembered: dict[SessionId, tuple[ErrorCode, float]] = {}
 
     def perform(self, step: Step) -> Outcome:
@@ -195,7 +197,7 @@ class Model:
         if held is not None:
             return None if (held.owner, held.epoch) == (record.owner, record.epoch) else "fenced"
         self.remembered.pop(record.id, None)
-        self.previous[record.id] = record.owner
+        self.previous[record.id] = self.before[record.id] = record.owner
         self._put(record)
         return None
 
@@ -213,6 +215,7 @@ class Model:
         if again:
             self._put(replace(held, connected=True))
         else:
+            self.before[held.id] = self.previous[held.id]
             self.previous[held.id] = held.owner
             self._put(
                 replace(
@@ -225,7 +228,7 @@ class Model:
                     connected=True,
                 )
             )
-        return Claimed(self.sessions[held.id], self.previous[held.id])
+        return Claimed(self.sessions[held.id], self.previous[held.id], self.before[held.id])
 
     def _change(self, ownership: Ownership, changes: SessionChanges) -> Outcome:
         if (refusal := self._may_not(ownership)) is not None:
@@ -273,7 +276,7 @@ class Model:
             or (held.epoch == record.epoch and held.owner != record.owner)
         ):
             return Restored.FENCED
-        self.previous[record.id] = record.owner
+        self.previous[record.id] = self.before[record.id] = record.owner
         self._put(record)
         return Restored.WRITTEN
 

@@ -204,6 +204,20 @@ async def test_a_claim_asked_again_answers_as_it_did(harness: Harness) -> None:
     assert claimed(first).previous == N1
 
 
+async def test_a_claim_tells_the_owner_before_the_former_one(harness: Harness) -> None:
+    """before: who owned it before that one; the same if there was nobody else."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+    first = claimed(await claim(grid, record, N2, token_generation=1, attempt=1))
+    assert (first.previous, first.before) == (N1, N1)
+    second = claimed(await claim(grid, record, N3, token_generation=1, attempt=2))
+    assert (second.previous, second.before) == (N2, N1)
+    assert await claim(grid, record, N3, token_generation=1, attempt=2) == second
+    third = claimed(await claim(grid, record, N1, token_generation=1, attempt=3))
+    assert (third.previous, third.before) == (N3, N2)
+
+
 async def test_a_claim_asked_again_after_its_answer_was_lost(harness: Harness) -> None:
     """Each step is idempotent: asking again with the same arguments gives the same result as asking once."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")

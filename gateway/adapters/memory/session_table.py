@@ -42,12 +42,14 @@ class _Stored:
         record: as the port shows it, but for its selections.
         selections: sign by selector, in the order of the list.
         previous: who owned it before the last claim, so that the same claim can be answered again.
+        before: who owned it before that one.
         deadline: end of the window by the grid's clock; None while connected.
     """
 
     record: SessionRecord
     selections: dict[str, str]
     previous: NodeRef
+    before: NodeRef
     deadline: float | None
 
     def shown(self) -> SessionRecord:
@@ -161,9 +163,9 @@ class SessionTable:
         record = stored.record
         if attempt == record.attempt:
             # Asked again. Meanwhile an expired lease may have put the session on the clock: a claim takes it off.
-            again = _Stored(replace(record, connected=True), stored.selections, stored.previous, None)
+            again = _Stored(replace(record, connected=True), stored.selections, stored.previous, stored.before, None)
             partition.put(again)
-            return Claimed(again.shown(), stored.previous)
+            return Claimed(again.shown(), stored.previous, stored.before)
         if identity is None and record.credential_expires is not None and record.credential_expires <= wall:
             return ClaimRefused(ErrorCode.CREDENTIALS_EXPIRED)
         if identity is not None and identity.principal != record.principal:
@@ -178,9 +180,9 @@ class SessionTable:
             attempt=attempt,
             connected=True,
         )
-        now_theirs = _Stored(claimed, stored.selections, record.owner, None)
+        now_theirs = _Stored(claimed, stored.selections, record.owner, stored.previous, None)
         partition.put(now_theirs)
-        return Claimed(now_theirs.shown(), record.owner)
+        return Claimed(now_theirs.shown(), record.owner, stored.previous)
 
     def why_not_claimable(
         self, session: SessionId, by: NodeRef, token_generation: TokenGeneration, attempt: Attempt, now: float
@@ -355,13 +357,15 @@ class SessionTable:
     def _start_window(self, stored: _Stored, now: float) -> None:
         record = replace(stored.record, connected=False)
         partition = self._partitions[session_partition(record.id)]
-        partition.put(_Stored(record, stored.selections, stored.previous, now + record.window))
+        deadline = now + record.window
+        partition.put(_Stored(record, stored.selections, stored.previous, stored.before, deadline))
 
 
 def _fresh(record: SessionRecord, now: float) -> _Stored:
     """Store a copy, because the caller may go on changing what it passed."""
     deadline = None if record.connected else now + record.window
-    return _Stored(replace(_copy(record), selections=()), _by_selector(record.selections), record.owner, deadline)
+    entries = _by_selector(record.selections)
+    return _Stored(replace(_copy(record), selections=()), entries, record.owner, record.owner, deadline)
 
 
 def _by_selector(selections: Iterable[str]) -> dict[str, str]:

@@ -68,10 +68,10 @@ Fields of a session: ``principal``, ``properties`` (JSON), ``s:<selector>`` for 
 (its sign, ``+`` or ``-``, and its rank, which grows along the list), ``rank`` (the highest one given; a node of the
 first release wrote ``selections`` in place of these, a JSON array of all), ``window`` (s), ``owner``, ``epoch``,
 ``generation``, ``confirmed``, ``attempt``, ``connected`` (``1`` or ``0``), ``partitions`` (topic partitions that may
-hold receipts, comma-separated), ``previous`` (owner before the last claim), ``term`` (of the lease under which the
-owner took it), what the credentials gave: ``roles`` and ``principal_properties`` (JSON), ``credential_expires``
-(seconds since 1970), ``credential`` (its id), each empty for nothing and missing in what an older node wrote; and, once
-it is being ended, ``ended`` (the reason).
+hold receipts, comma-separated), ``previous`` (owner before the last claim), ``before`` (owner before that one, missing
+until the first claim), ``term`` (of the lease under which the owner took it), what the credentials gave: ``roles`` and
+``principal_properties`` (JSON), ``credential_expires`` (seconds since 1970), ``credential`` (its id), each empty for
+nothing and missing in what an older node wrote; and, once it is being ended, ``ended`` (the reason).
 
 Fields of the state of a journal stream: ``incarnation`` (random; another one when the grid had lost the stream),
 ``producer:<incarnation of a node>`` (``<number of its last batch> <when, in ms>``; forgotten a day after the last one),

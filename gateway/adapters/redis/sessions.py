@@ -117,10 +117,11 @@ class RedisSessions:
             *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt"),
             *("partitions", *_OF_CREDENTIALS),
         )
-        stored = dict(zip(names, reply[2:], strict=True))
+        stored = dict(zip(names, reply[3:], strict=True))
         stored |= {"owner": str(by).encode(), "connected": b"1"}
         try:
-            return Claimed(_record(session, stored, _listed(stored["selections"])), NodeRef.parse(reply[1].decode()))
+            previous, before = (NodeRef.parse(reply[place].decode()) for place in (1, 2))
+            return Claimed(_record(session, stored, _listed(stored["selections"])), previous, before)
         except _UNREADABLE as error:
             # What is left of it cannot be served; its client is told so, and may open another one.
             self._foreign.skipped(self._keys.session(session), "its fields", error)

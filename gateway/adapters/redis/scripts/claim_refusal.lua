@@ -1,6 +1,6 @@
 -- Precedes the steps that claim a session, or tell whether it can be claimed: answers for both what refuses a claim whatever
--- credentials are shown with it. Afterwards `stored`, `owner`, `epoch`, `generation`, `confirmed`, `previous`, `presented`
--- and `attempt` are there.
+-- credentials are shown with it. Afterwards `stored`, `owner`, `epoch`, `generation`, `confirmed`, `previous`, `before`,
+-- `presented` and `attempt` are there.
 --
 -- KEYS[1] session    hash  see keys.py
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
@@ -18,7 +18,7 @@
 -- Needs clock.lua.
 local stored = redis.call(
   'HMGET', KEYS[1], 'owner', 'epoch', 'generation', 'confirmed', 'attempt', 'connected', 'previous', 'ended',
-  'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires'
+  'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires', 'before'
 )
 local owner = stored[1]
 if not owner then
@@ -45,6 +45,7 @@ end
 
 local epoch, generation, confirmed = stored[2], stored[3], stored[4]
 local previous = stored[7]
+local before = stored[15] or previous
 local presented, attempt = tonumber(ARGV[4]), tonumber(ARGV[5])
 if presented < tonumber(confirmed) then
   return {'refused', 'token_superseded'}

@@ -17,9 +17,9 @@
 -- ARGV[9] principal of the credentials that the client showed, missing if it showed none
 -- ARGV[10..] fields and values that these credentials give
 -- Result  {'refused', reason}; 'stale' if the caller must adopt the grid again
---         {'claimed', previous owner, principal, properties, selections, window, epoch, generation, confirmed, attempt,
---          partitions, roles, principal_properties, credential_expires, credential}; the last four are nil in a session
---          that an older node wrote. Selections are {selector, sign and rank, ...} in no particular order (selections.lua),
+--         {'claimed', previous owner, owner before it, principal, properties, selections, window, epoch, generation,
+--          confirmed, attempt, partitions, roles, principal_properties, credential_expires, credential}; the last four
+--          are nil in a session that an older node wrote. Selections are {selector, sign and rank, ...} in no particular order (selections.lua),
 --          or the text that an older node wrote
 --
 -- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner
@@ -41,11 +41,13 @@ if attempt > tonumber(stored[5]) then
   confirmed = string.format('%.0f', presented)
   generation = string.format('%.0f', math.max(presented, tonumber(generation)) + 1)
   epoch = string.format('%.0f', epoch + 1)
+  before = previous
   previous = owner
 end
 redis.call(
   'HSET', KEYS[1], 'owner', ARGV[3], 'epoch', epoch, 'generation', generation, 'confirmed', confirmed,
-  'attempt', ARGV[5], 'connected', '1', 'previous', previous, 'term', ARGV[7]
+  'attempt', ARGV[5], 'connected', '1', 'previous', previous, 'before', before,
+  'term', ARGV[7]
 )
 redis.call('ZREM', KEYS[2], owner .. ' ' .. ARGV[2])
 redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
@@ -63,6 +65,6 @@ if not selections then
 end
 local shown = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential')
 return {
-  'claimed', previous, stored[9], stored[10], selections, stored[12], epoch, generation, confirmed, ARGV[5], stored[13],
-  unpack(shown)
+  'claimed', previous, before, stored[9], stored[10], selections, stored[12], epoch, generation, confirmed, ARGV[5],
+  stored[13], unpack(shown)
 }
