@@ -16,6 +16,8 @@ from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.grid_recovery import GridRecovery
+from gateway.app.cluster.handoff.giver import SessionGiver
+from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.node_links import NodeLinks
@@ -170,6 +172,7 @@ class Node:
             self._membership.tell_of_table(self.links.look_soon)
             # The grid gets the id of the cluster back before a node that is new can give it another one.
             self._grid_recovery.tell_of_loss(self.links.look_soon)
+        giver = None if self.links is None else SessionGiver(context, self.links, self.sessions)
         self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
@@ -213,6 +216,7 @@ class Node:
             enforcement=self.enforcement,
             grid_recovery=self._grid_recovery,
             handshake_limiter=self._handshake_limiter,
+            taker=SessionTaker(context, self.links, self.sessions),
             draining=lambda: self.draining,
         )
         self._reports = Reports(
@@ -225,7 +229,7 @@ class Node:
             connections=lambda: len(self.connections),
         )
         self._membership.report_by(self._reports)
-        self._moves = SessionMover(context, self.sessions)
+        self._moves = SessionMover(context, self.sessions, giver)
         self._drain = Drain(
             context,
             self.sessions,

@@ -249,6 +249,24 @@ TOPIC_UPDATES = Metric(
     open=True,
 )
 DELIVERIES = Metric("gateway_deliveries_total", Kind.COUNTER, "Updates written to sessions.")
+HANDOFFS = Metric(
+    "gateway_handoffs_total",
+    Kind.COUNTER,
+    "Times that this node asked another one for what it had held of a session that came here, by what came of it.",
+    "result",
+    ("given", "gone", "unclaimed", "no_link", "declined", "silent", "invalid"),
+)
+HANDOFF_SECONDS = Metric(
+    "gateway_handoff_seconds",
+    Kind.HISTOGRAM,
+    "Time from asking another node for a session until it was here.",
+    buckets=LATENCY_BUCKETS,
+)
+FORMER_SESSIONS = Metric(
+    "gateway_former_sessions",
+    Kind.GAUGE,
+    "Sessions that other nodes have claimed, and that this one keeps as they were until they are taken, or 10 s.",
+)
 REPLAYED_UPDATES = Metric(
     "gateway_replayed_updates_total",
     Kind.COUNTER,

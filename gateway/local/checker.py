@@ -28,6 +28,7 @@ from typing import Final
 from gateway.core.topics.versions import GENERATION_SHIFT
 
 REATTACHED: Final = "reattached"
+HANDED_OVER: Final = "handed_over"
 FAILED_OVER: Final = "failed_over"
 
 
@@ -231,8 +232,9 @@ class Expectation:
             elif recovery.outcome not in self.outcomes:
                 allowed = " or ".join(sorted(self.outcomes))
                 violations.append(Violation("P2", f"{who} was {recovery.outcome} instead of {allowed}"))
-            if recovery.outcome == REATTACHED and recovery.lost != 0:
-                violations.append(Violation("P2", f"{who} was reattached, and yet lost {recovery.lost} packets"))
+            if recovery.outcome in {REATTACHED, HANDED_OVER} and recovery.lost != 0:
+                lost = f"{who} was {recovery.outcome}, and yet lost {recovery.lost} packets"
+                violations.append(Violation("P2", lost))
         violations += [
             Violation("P1", f"{self.step}: {session} did not come back")
             for session in sorted(self.affected - recovered)

@@ -128,6 +128,10 @@ class StreamPosition(NamedTuple):
         generation, sequence = place_of(event)
         return cls(GridGeneration(generation), sequence)
 
+    def event(self, partition: int) -> EventId:
+        """Name this place in the stream of a partition, as an update that was published there is named."""
+        return EventId(f"{partition}-{self.grid_generation}-{self.sequence}")
+
 
 class TailBatch(NamedTuple):
     """Entries of one topic partition, in order and without a hole.

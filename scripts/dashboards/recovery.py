@@ -9,6 +9,12 @@ from scripts.dashboards.parts import CLUSTER, figure, quantile, rate
 
 _NO_RESUME: Final = "no session came back in that time"
 
+_WHOLE: Final = "reattached|handed_over"
+"""Outcomes by which every packet arrives."""
+
+_CAME_BACK: Final = f"{_WHOLE}|failed_over"
+"""Outcomes of sessions that go on."""
+
 RECOVERY: Final = Dashboard(
     name="recovery",
     title="Gateway: recovery",
@@ -20,20 +26,20 @@ RECOVERY: Final = Dashboard(
                 figure(
                     "Came back",
                     "Sessions that were resumed.",
-                    f'sum(increase(gateway_resumes_total{{outcome=~"reattached|failed_over", {CLUSTER}}}[5m]))',
+                    f'sum(increase(gateway_resumes_total{{outcome=~"{_CAME_BACK}", {CLUSTER}}}[5m]))',
                 ),
                 figure(
                     "With nothing lost",
-                    "Share of them that reattached: same node, every packet.",
-                    f'sum(increase(gateway_resumes_total{{outcome="reattached", {CLUSTER}}}[5m])) '
-                    f'/ sum(increase(gateway_resumes_total{{outcome=~"reattached|failed_over", {CLUSTER}}}[5m]))',
+                    "Share of them that were reattached or handed over: every packet.",
+                    f'sum(increase(gateway_resumes_total{{outcome=~"{_WHOLE}", {CLUSTER}}}[5m])) '
+                    f'/ sum(increase(gateway_resumes_total{{outcome=~"{_CAME_BACK}", {CLUSTER}}}[5m]))',
                     unit=Unit.RATIO,
                     empty=_NO_RESUME,
                 ),
                 figure(
                     "Refused",
                     "Resumes that were refused, for any reason.",
-                    f'sum(increase(gateway_resumes_total{{outcome!~"reattached|failed_over", {CLUSTER}}}[5m]))',
+                    f'sum(increase(gateway_resumes_total{{outcome!~"{_CAME_BACK}", {CLUSTER}}}[5m]))',
                     warn=1,
                 ),
                 figure(
@@ -111,6 +117,33 @@ RECOVERY: Final = Dashboard(
                     unit=Unit.SECONDS,
                     warn=0.5,
                     empty=_NO_RESUME,
+                ),
+            ),
+        ),
+        Section(
+            "Handoffs",
+            (
+                Panel(
+                    title="Asked of the former owner",
+                    meaning="What came of asking the node that had served a session for what it held; all but "
+                    "'given' leads to a failover.",
+                    queries=(Query(rate("gateway_handoffs_total", by="result"), "{{result}}"),),
+                    unit=Unit.PER_SECOND,
+                    stacked=True,
+                    empty=_NO_RESUME,
+                ),
+                Panel(
+                    title="Handoff, p99",
+                    meaning="From asking for a session until it was there, p99.",
+                    queries=(Query(quantile(0.99, "gateway_handoff_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=0.2,
+                    empty=_NO_RESUME,
+                ),
+                Panel(
+                    title="Kept for their new owners",
+                    meaning="Sessions that a node keeps as they were until their new owner has heard of the client.",
+                    queries=(Query(f"sum by (node) (gateway_former_sessions{{{CLUSTER}}})", "{{node}}"),),
                 ),
             ),
         ),

@@ -27,7 +27,7 @@ PAIRS: Final = (
     ("card", "bad", TEXT),
     *(("line-strong", ground, SIGNS) for ground in ("page", "card")),
     *(("focus", ground, SIGNS) for ground in GROUNDS),
-    *((f"rung-{number}", "card", SIGNS) for number in range(3)),
+    *((f"rung-{number}", "card", SIGNS) for number in range(4)),
 )
 
 

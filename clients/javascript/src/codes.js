@@ -43,6 +43,7 @@ export const CloseCode = Object.freeze({
 export const Outcome = Object.freeze({
   CREATED: "created",
   REATTACHED: "reattached",
+  HANDED_OVER: "handed_over",
   FAILED_OVER: "failed_over",
 });
 

@@ -347,7 +347,7 @@ class Topics:
         version = Version(max(partition.least if stored is None else stored.version, least) + 1)
 
         def make(position: StreamPosition) -> TopicValue:
-            return TopicValue(topic, version, EventId(f"{number}-{position.grid_generation}-{position.sequence}"), text)
+            return TopicValue(topic, version, position.event(number), text)
 
         value = partition.stream.append(generation, make)
         partition.store(value)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Final
 
 from gateway.app.cluster.session_mover import POLL, SessionMover
 from gateway.app.context import Context
@@ -15,6 +16,9 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.core.policy.system_roles import is_of_system
+
+ON_THEIR_WAY: Final = 5.0
+"""Seconds that a node stays when the last client has left: those who were told to go are back at once, elsewhere."""
 
 
 class Drain:
@@ -69,12 +73,28 @@ class Drain:
             moves |= {session: self._begin(session) for session in batch}
             await asyncio.sleep(self._until_next(batch, end) * (0.5 + self._clock.random()) if batch else POLL)
         left = self._connected()
+        await self._until_taken(moves, end)
         moved = len(moves.keys() - set(left))
         await self._moves.hang_up(left)
         await asyncio.gather(*moves.values())
         known = await self._start_windows()
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
         return known and not self._arriving()
+
+    async def _until_taken(self, moved: Iterable[Session], end: float) -> None:
+        """Stay for clients that have left and are on their way: another node will come for their sessions.
+
+        Args:
+            moved: who was told to go.
+            end: when the time of the drain is over.
+        """
+        end = min(end, self._clock.monotonic() + ON_THEIR_WAY)
+        expected = [session for session in moved if self._moves.hands_over(session)]
+        while self._clock.monotonic() < end:
+            expected = [session for session in expected if not session.dropped and not session.connected]
+            if not expected and not self._moves.handing_over:
+                return
+            await asyncio.sleep(POLL)
 
     def _until_next(self, batch: Sequence[Session], end: float) -> float:
         """Tell how long to wait after *batch*: as long as the others need for it, unless the time would run out."""

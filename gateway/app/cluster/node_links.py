@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.core.types import GridGeneration, NodeRef
+from gateway.core.types import GridGeneration, NodeId, NodeRef
 from gateway.ports import GridUnavailable
 from gateway.ports.peers import Down, LinkState, PeerLinks, PeerPlace, Question, Record, Up
 
@@ -42,6 +42,7 @@ class NodeLinks:
         self._cluster = ""
         self._asked_in = GridGeneration(0)
         self._seen: tuple[NodeRef, ...] = ()
+        self._up: set[NodeRef] = set()
         self._incomplete = True
         self._look_now = asyncio.Event()
         self._questions: dict[str, Callable[[Question], None]] = {}
@@ -65,6 +66,10 @@ class NodeLinks:
     def state(self, node: NodeRef) -> LinkState:
         """Tell how the link to a node is."""
         return self.links.state(node)
+
+    def is_linked(self, to: NodeId | None = None) -> bool:
+        """Tell whether there is a link to a node by its name, or to any."""
+        return any(to in {None, node.node} for node in self._up)
 
     # --- For the node -------------------------------------------------------------------------------------------------
 
@@ -93,6 +98,10 @@ class NodeLinks:
                     if take is not None:
                         take(event)
                 case _:
+                    if isinstance(event, Up):
+                        self._up.add(event.peer)
+                    else:
+                        self._up.discard(event.peer)
                     for tell in self._changes:
                         tell(event)
 

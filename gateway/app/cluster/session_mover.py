@@ -1,4 +1,9 @@
-"""Moving one connected session to another node, where current values take the place of what it missed (4.6, P12)."""
+"""Moving one connected session to another node (protocol 4.6, P12).
+
+Its client is told to go. If it will be handed over there, it is served here as before until the next node takes it: it
+leaves when it likes, and nothing is missed. If it will not be, because there are no links or its client does not know
+of handoffs, what is in flight is brought to its end first, and current values take the place of what it misses.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
+from gateway.app.cluster.handoff.giver import SessionGiver
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.app.runtime.portions import portions
@@ -31,9 +37,11 @@ class SessionMover:
     Args:
         context: of the node.
         sessions: the sessions held here.
+        giver: hands sessions over; None if there are no links.
     """
 
-    def __init__(self, context: Context, sessions: Sessions) -> None:
+    def __init__(self, context: Context, sessions: Sessions, giver: SessionGiver | None = None) -> None:
+        self._giver = giver
         self._settle = context.parameters.drain.settle
         self._clock = context.clock
         self._sessions = sessions
@@ -112,9 +120,27 @@ class SessionMover:
             self._sessions.close_connection(connection, GOING_AWAY)
             self._sessions.detach(session, connection)
 
+    def hands_over(self, session: Session, to: NodeId | None = None) -> bool:
+        """Tell whether a session that goes to another node will be handed over there; see ``SessionGiver.may_give``."""
+        return self._giver is not None and self._giver.may_give(session, to)
+
+    @property
+    def handing_over(self) -> int:
+        """How many sessions have been handed over whose clients were not heard at their new nodes yet."""
+        return 0 if self._giver is None else self._giver.waiting
+
     async def _move(self, session: Session, go_away: GoAway) -> None:
-        """Flush what is in flight, have it acknowledged, then tell the client to go."""
+        """Tell the client to go, with nothing in flight if that would be lost."""
         session.moving = True
+        if not self.hands_over(session, go_away.node):
+            await self._settle_down(session)
+        if session.connected and not session.dropped:
+            session.machine.send_link(go_away)
+            self._sessions.flusher.mark(session)
+
+    async def _settle_down(self, session: Session) -> None:
+        """Flush what is in flight, and have it acknowledged."""
+        session.muted = True
         # Without further updates the outbox can run dry; the next node begins with the full values.
         self._sessions.delivery.mute(session)
         if session.connected and not session.dropped:
@@ -127,6 +153,3 @@ class SessionMover:
                 break
             self._sessions.flusher.mark(session)
             await asyncio.sleep(POLL)
-        if session.connected and not session.dropped:
-            session.machine.send_link(go_away)
-            self._sessions.flusher.mark(session)

@@ -90,6 +90,7 @@ class ClaimedSession(NamedTuple):
         session: as the grid holds it now. If it was held here, its machine waits to go on (RESUMING or GAP); else it is
             new, and nobody else knows of it yet.
         previous: the node that owned it before.
+        before: the node that owned it before that one; the same if there was no other.
         was_held: whether it was held here already, with its buffers.
         is_uninterrupted: whether, moreover, nobody else has served it since this node did.
         withdrawn: selectors that it may not select any more; to be declared.
@@ -98,6 +99,7 @@ class ClaimedSession(NamedTuple):
     attempt: ResumeAttempt
     session: Session
     previous: NodeRef
+    before: NodeRef
     was_held: bool
     is_uninterrupted: bool
     withdrawn: tuple[str, ...]
@@ -192,14 +194,14 @@ class SessionClaimer:
             return None
         if won is not None:
             claimed, stored_under = won
-            previous, record = claimed.previous, claimed.record
+            previous, before, record = claimed.previous, claimed.before, claimed.record
             is_uninterrupted = not is_outdated and previous == session.owner and record.epoch == session.epoch + 1
             session.take_over(record, stored_under=stored_under)
         elif is_outdated:
             raise grid_unavailable()
         else:
             self._claim_alone(session, attempt)
-            previous, is_uninterrupted = self._me, True
+            previous, before, is_uninterrupted = self._me, self._me, True
         # Another node may have served it since with other credentials, or it comes with fresh ones.
         if self._revocations.is_revoked(credential=session.credential):
             self._enforcement.end_held(session)
@@ -207,7 +209,7 @@ class SessionClaimer:
         withdrawn = self._authorisation.enforce(session)
         self._supersede(session)
         was_held = True  # named, as all are given by position: by keyword it takes twice as long (ADR 0059)
-        return ClaimedSession(attempt, session, previous, was_held, is_uninterrupted, withdrawn)
+        return ClaimedSession(attempt, session, previous, before, was_held, is_uninterrupted, withdrawn)
 
     def check_held(self, session: Session, token: TokenClaims, packet: Resume) -> None:
         """Refuse what need not be asked of the grid.
@@ -309,6 +311,7 @@ class SessionClaimer:
             attempt=attempt,
             session=session,
             previous=claimed.previous,
+            before=claimed.before,
             was_held=False,
             is_uninterrupted=False,
             withdrawn=self._authorisation.enforce(session),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.app.admission.refusals import RETRY_DELAY
+from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore, Proof
 from gateway.app.registry.sessions import Sessions
@@ -103,6 +104,7 @@ class Conversations:
         sessions: the sessions held here.
         requests: executes what clients ask for.
         store: confirms tokens.
+        taker: tells other nodes that clients of sessions which they gave are served here.
         failures: ends connections on which something went wrong.
         ended: told of each connection that is over.
 
@@ -118,6 +120,7 @@ class Conversations:
         sessions: Sessions,
         requests: Requests,
         store: FencedStore,
+        taker: SessionTaker,
         failures: FailureHandler,
         ended: Callable[[Connection], None],
     ) -> None:
@@ -130,6 +133,7 @@ class Conversations:
         self._sessions = sessions
         self._requests = requests
         self._store = store
+        self._taker = taker
         self._ended = ended
         self.failures = failures
         self.turns = Turns()
@@ -225,10 +229,7 @@ class Conversations:
     def _take_in(self, session: Session, connection: Connection, packets: list[Packet]) -> bool:
         """Hand packets to the session; False if the connection has to end."""
         if not session.token_confirmed:
-            session.token_confirmed = True
-            if self._store.replicated:
-                self._proofs.put(session, (session.ownership, session.token_generation))
-            session.confirmed = session.token_generation
+            self._prove(session)
         machine = session.machine
         due = machine.next_deadline()
         for item in machine.receive(packets, self._clock.monotonic()):
@@ -251,6 +252,15 @@ class Conversations:
         if sooner is not None and (due is None or sooner < due):
             self._sessions.reschedule(session)
         return True
+
+    def _prove(self, session: Session) -> None:
+        """The client has said something: it holds the newest token, and has its welcome."""
+        session.token_confirmed = True
+        if self._store.replicated:
+            self._proofs.put(session, (session.ownership, session.token_generation))
+        session.confirmed = session.token_generation
+        if session.given_by is not None:
+            self._taker.confirm(session)
 
     def _accept(self, session: Session, connection: Connection, work: Work) -> bool:
         """Begin what a client asks for; False if a bug was met, and the connection has to end."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused
 from gateway.app.cluster.grid_recovery import GridRecovery
+from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.conversation import Conversation, Conversations, FailureHandler
 from gateway.app.connections.first_packet import FirstPackets
@@ -44,6 +45,7 @@ class Connections:
         enforcement: ends the sessions of those who are.
         grid_recovery: knows whether the grid has lost writes.
         handshake_limiter: says when the grid may be asked for a session.
+        taker: asks other nodes for what they held of a session.
         draining: whether connections that were accepted earlier come too late for a session.
     """
 
@@ -61,6 +63,7 @@ class Connections:
         enforcement: Enforcement,
         grid_recovery: GridRecovery,
         handshake_limiter: HandshakeLimiter,
+        taker: SessionTaker,
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
@@ -110,6 +113,8 @@ class Connections:
                     sessions=sessions,
                     requests=requests,
                     session_factory=session_factory,
+                    authorisation=authorisation,
+                    taker=taker,
                     has_lost=grid_recovery.has_lost,
                 ),
                 handshake_limiter=handshake_limiter,
@@ -122,6 +127,7 @@ class Connections:
             sessions=sessions,
             requests=requests,
             store=store,
+            taker=taker,
             failures=self._failures,
             ended=self._open.discard,
         )

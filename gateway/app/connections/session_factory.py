@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gateway.app.context import Context
@@ -14,7 +16,7 @@ from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
-from gateway.core.types import PacketId
+from gateway.core.types import PacketId, RequestNumber
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Replayed, Welcome
 from gateway.ports import Connection, SessionRecord
@@ -31,6 +33,8 @@ class RecoveryOutcome(NamedTuple):
         lost: session packets that will never arrive; None for a number that cannot be known.
         conflated: updates that were replaced by later ones; None likewise.
         values_follow: whether its selections have to be put in force anew, and all values sent (P6).
+        replay: what it has missed, if that is known.
+        unfinished: selectors of subscribes of which it has not had all current values, by their requests.
     """
 
     outcome: Outcome
@@ -41,11 +45,12 @@ class RecoveryOutcome(NamedTuple):
     reason: FailoverReason | None = None
     values_follow: bool = False
     replay: Replay | None = None
+    unfinished: Mapping[RequestNumber, str] = MappingProxyType({})
 
     @property
     def replayed(self) -> Replayed | None:
         """Whether every update that was missed is sent, or why not, as the welcome says it; None if nobody asked."""
-        if self.replay is None:
+        if self.replay is None or self.numbering is KEPT:
             return None
         return True if self.replay.is_whole else {number: why.value for number, why in self.replay.refused.items()}
 

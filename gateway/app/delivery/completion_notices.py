@@ -79,8 +79,7 @@ class CompletionNotices:
         for number in sorted(numbers):
             partition = self._replicas.get(number)
             if partition is not None and partition.complete.is_set() and number not in self.rereading:
-                generation, sequence = partition.position
-                places[number] = EventId(f"{number}-{generation}-{sequence}")
+                places[number] = partition.position.event(number)
         return places
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.app.context import Context
 from gateway.app.delivery.completion_notices import CompletionNotices, is_told
@@ -33,7 +33,7 @@ from gateway.core.topics.selection_index import SelectionIndex
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import Selector, parse_selector, partitions
 from gateway.core.topics.topics import topic_partition
-from gateway.core.types import RequestNumber, TopicPath
+from gateway.core.types import EventId, RequestNumber, TopicPath
 from gateway.core.wire import codec
 from gateway.core.wire.errors import InvalidSelector
 from gateway.core.wire.packets import Notice, NoticeCode
@@ -72,6 +72,19 @@ def values_reread(partitions: Iterable[int]) -> Notice:
         "The node lost its place in the stream of updates; current values follow instead of every update between.",
         partitions=tuple(sorted(partitions)),
     )
+
+
+class Cuts(NamedTuple):
+    """How far a session has come.
+
+    Attributes:
+        places: by partition, up to which event it has been handed all that it is to have. Of the others it has to be
+            sent the current values.
+        unfinished: selectors of subscribes of which it has not been handed all current values, by their requests.
+    """
+
+    places: Mapping[int, EventId]
+    unfinished: Mapping[RequestNumber, str]
 
 
 class Delivery:
@@ -190,7 +203,7 @@ class Delivery:
         needed = selections.partitions(self._depth)
         self.replicas.release(session.retained - needed)
         session.retained &= needed
-        if session.moving or session.dropped:
+        if session.muted or session.dropped:
             return
         self._index.set(session, selections)
         self._tidy_later()
@@ -259,11 +272,14 @@ class Delivery:
             topics=found,
             handed_out=self._handed_out,
             closing=self._complete.behind(session, needed),
+            numbers=needed,
         )
         self._feeds.add(session, feed)
         return True
 
-    def replay(self, session: Session, replay: Replay, unfinished: Mapping[RequestNumber, str]) -> None:
+    def replay(
+        self, session: Session, replay: Replay, unfinished: Mapping[RequestNumber, str], *, declare: bool = False
+    ) -> None:
         """Send a session what it has missed, and then all that it selects, without a turn of the loop between.
 
         Of partitions that cannot be replayed it is sent the current values.
@@ -272,11 +288,14 @@ class Delivery:
             session: which; it has its welcome.
             replay: settled in this turn.
             unfinished: selectors of which it has not had all current values, by the requests that asked for them.
+            declare: whether it has to be told of these partitions, as its welcome does not say it.
         """
         refused = frozenset(replay.refused)
         if not self.barrier.passed(refused, session.elsewhere_until):
             raise AssertionError("a replay was not settled in the turn in which it is sent")
         session.machine.submit_replay(replay.packets())
+        if declare and refused:
+            self.declare_gap(session, refused)
         self.select(session, session.selections)
         self._feeds.drop(session)
         if refused:
@@ -288,6 +307,7 @@ class Delivery:
                 partitions=[each for each in searched if each.number in refused],
                 handed_out=self._handed_out,
                 closing=self._complete.behind(session, refused),
+                numbers=refused,
             )
             self._feeds.add(session, feed)
         selectors = _parsed(unfinished)
@@ -296,6 +316,19 @@ class Delivery:
         for request, selector in selectors.items():
             self.feed(session, selector, before=had, request=request)
         self._flusher.mark(session)
+
+    def cuts(self, session: Session) -> Cuts:
+        """Tell how far a session has come, for another node that goes on with it: all are where this node is."""
+        unfinished, fed = self._feeds.unfinished(session)
+        if session not in self._index or session in self._complete.restoring:
+            return Cuts({}, unfinished)
+        places: dict[int, EventId] = {}
+        for number in session.retained - fed:
+            partition = self.replicas.whole(number)
+            place = None if partition is None else partition.handed_out
+            if place is not None:
+                places[number] = place.event(number)
+        return Cuts(places, unfinished)
 
     def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
         """Find what *selections* select, and where it is; None if there is much to look at."""
@@ -353,6 +386,7 @@ class Delivery:
             self._complete.restoring.discard(session)
         topics, searched = self._candidates(session, selector)
         selected = session.selections.partitions if selector is None else partial(partitions, selector)
+        numbers = selected(self._depth)
         feed = ValuesFeed(
             session,
             self._clock,
@@ -361,7 +395,9 @@ class Delivery:
             topics=topics,
             partitions=searched,
             handed_out=self._handed_out,
-            closing=self._complete.behind(session, selected(self._depth), request),
+            closing=self._complete.behind(session, numbers, request),
+            request=request,
+            numbers=numbers,
         )
         self._feeds.add(session, feed)
         return feed.size
@@ -487,6 +523,11 @@ class Delivery:
         """Tell a session that has skipped updates here that current values follow, if it wants to know."""
         if is_told(session) and session.retained:
             self.notify((session,), values_reread(session.retained))
+
+    def declare_gap(self, session: Session, numbers: Iterable[int]) -> None:
+        """Tell a session that goes on that it has missed updates of some partitions, and that current values follow."""
+        self._metrics.add(catalogue.LOSSES_DECLARED, label="position")
+        self.notify((session,), values_reread(numbers))
 
     def _completed(self, partition: Partition) -> None:
         """All values of a partition have been read; those who were told that they follow have them in line now."""

@@ -197,6 +197,18 @@ class Partition:
         # 0 is that of a stream that never had an entry.
         return position.grid_generation in {self.position.grid_generation, 0}
 
+    @property
+    def handed_out(self) -> StreamPosition | None:
+        """The place up to which sessions have been handed all, that of the batch which is being applied included.
+
+        None if it cannot be told: a new generation of the grid has just begun in the middle of it.
+        """
+        applied = () if self.queue is None else self.queue.applied()
+        if not applied:
+            return self.position
+        generation, sequence = self.position
+        return StreamPosition(generation, sequence + len(applied)) if generation == self.generation else None
+
     def since(self, position: StreamPosition) -> list[TopicValue] | None:
         """List all that sessions have been sent since a place in the stream, in order.
 

@@ -23,6 +23,7 @@ from gateway.app.registry.credential_expiry import Expiry
 from gateway.app.registry.disconnected import Absences
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Refusal
+from gateway.app.registry.former_sessions import FormerSession, FormerSessions
 from gateway.app.registry.stale_sessions import StaleSessionSweeper
 from gateway.app.runtime.batched import Batched
 from gateway.app.runtime.portions import portions
@@ -102,6 +103,7 @@ class Sessions:
         expiry: watches the ends of their credentials.
         stale_sessions: asks the grid whose they are while their clients are away.
         absences: bounds what they take meanwhile.
+        former: those that other nodes have claimed and may come for.
     """
 
     def __init__(self, context: Context, store: FencedStore, signer: TokenSigner) -> None:
@@ -130,6 +132,7 @@ class Sessions:
         self.delivery = Delivery(context, self.flusher)
         self.expiry = Expiry(context)
         self.stale_sessions = StaleSessionSweeper(context, store)
+        self.former = FormerSessions(context)
         self.absences = Absences(context, store, let_go=lambda session: self.drop(session, GOING_AWAY))
         store.drop_by(self._lost)
 
@@ -148,7 +151,9 @@ class Sessions:
         return sum(session.connection is not None for session in self._sessions.values())
 
     def add(self, session: Session) -> None:
-        """Take a session in."""
+        """Take a session in; no effect if it is here."""
+        if self._sessions.get(session.id) is session:
+            return
         self._sessions[session.id] = session
         self.absences.found(session.id)
         self._limits.enter(session)
@@ -159,10 +164,11 @@ class Sessions:
         """Serve the session over *connection*; its machine has been opened, reattached or restarted just before."""
         session.connection = connection
         session.on_clock = False
+        self.former.forget(session.id)
         self.stale_sessions.forget(session)
         self.absences.forget(session)
         self._limits.recount(session)
-        session.moving = False
+        session.moving = session.muted = False
         session.paused = False
         session.conflated = session.deduplicated = 0
         session.renew_at = self._clock.monotonic() + self._parameters.token_renewal
@@ -207,14 +213,7 @@ class Sessions:
         """Give the session up here and now, without touching the grid."""
         if session.dropped:
             return
-        session.dropped = True
-        if self._sessions.get(session.id) is session:
-            del self._sessions[session.id]
-            self._limits.leave(session)
-        self.stale_sessions.forget(session)
-        self.absences.forget(session)
-        self._deadlines.cancel(session)
-        self.delivery.forget(session)
+        self._leave(session)
         if last_packet is not None:
             self.flusher.flush(session)  # the answers to what came before a bye
         session.machine.close()
@@ -227,12 +226,41 @@ class Sessions:
             session.connection = None
         self.flusher.forget(session)
 
+    def _leave(self, session: Session) -> None:
+        """Nothing is done for a session here any more."""
+        session.dropped = True
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+            self._limits.leave(session)
+        self.stale_sessions.forget(session)
+        self.absences.forget(session)
+        self._deadlines.cancel(session)
+        self.delivery.forget(session)
+
     def fence(self, session: Session) -> None:
-        """Another node owns the session: drop the copy here and close its socket with its own code (P3)."""
+        """Another node owns the session: stop serving it, and close its socket with its own code (P3).
+
+        What it was is kept for that node if it may come for it, else it is dropped.
+        """
         if session.dropped:
             return
         self._announce(SessionFenced(session))
-        self.drop(session, FENCED)
+        if self.former.wants(session):
+            self._set_aside(session)
+        else:
+            self.drop(session, FENCED)
+
+    def _set_aside(self, session: Session) -> None:
+        """Stop serving a session in this turn of the loop, and keep it as it is now; nothing is executed for it."""
+        cuts = self.delivery.cuts(session)
+        connection, session.connection = session.connection, None
+        self._leave(session)
+        session.lane.leave()
+        session.machine.detach()
+        self.flusher.forget(session)
+        self.former.keep(FormerSession(session, cuts))
+        if connection is not None:
+            self.close_connection(connection, FENCED)
 
     def _lost(self, session: Session, refusal: Refusal) -> None:
         """The session is not this node's any more, as ``fencing`` has found: drop the copy here."""
@@ -400,6 +428,7 @@ class Sessions:
             self._timer.cancel()
             self._timer = None
         self.flusher.close()
+        self.former.close()
 
     def _arm(self) -> None:
         nearest = self._deadlines.next()

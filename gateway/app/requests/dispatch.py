@@ -117,14 +117,19 @@ class Requests:
 
     # --- Execution ----------------------------------------------------------------------------------------------------
 
-    async def _execute(self, session: Session, run: Sequence[Work], size: int) -> None:
-        """Answer a request, or a run of publishes, of so many bytes."""
+    async def _execute(self, session: Session, run: Sequence[Work], size: int) -> bool:
+        """Answer a request, or a run of publishes, of so many bytes.
+
+        Returns:
+            False if the session was lost meanwhile, so that there is nobody here to answer.
+        """
         if self._turns.left > 0:
             self._turns.left -= size
         else:
             await self._turns.turn(size)
         try:
-            await self._until_known(session, run, size)
+            if not await self._until_known(session, run, size):
+                return False
         except GridRefused as why:
             for work in run:
                 if not isinstance(work, Bye):
@@ -132,7 +137,7 @@ class Requests:
         except RequestRefused as refused:
             self._refuse_all(session, run, refused)
         except SessionLost:
-            pass  # there is nobody left to answer
+            return False
         except MemoryError:
             self._refuse_all(session, run, RequestRefused(OUT_OF_MEMORY, code=ErrorCode.INTERNAL))
         except Exception as error:  # noqa: BLE001 - one request must not take the session or the node down
@@ -140,6 +145,7 @@ class Requests:
             failure = RequestRefused("the node failed on this request; its log says why", code=ErrorCode.INTERNAL)
             self._refuse_all(session, run, failure)
         self._sessions.flusher.mark(session)
+        return True
 
     async def _step(self, session: Session, run: Sequence[Work]) -> None:
         match run[0]:
@@ -162,7 +168,8 @@ class Requests:
             if not isinstance(work, Bye):
                 session.decline(work.request, reason)
 
-    async def _until_known(self, session: Session, run: Sequence[Work], size: int) -> None:
+    async def _until_known(self, session: Session, run: Sequence[Work], size: int) -> bool:
+        """Take a step until the grid has answered; tells whether it was taken, before the session was dropped here."""
         failed = 0
         while not session.dropped:
             try:
@@ -185,9 +192,10 @@ class Requests:
                 # This very node has claimed the session, for the client that came back meanwhile.
                 run = [maybe_executed(work) for work in run]
             else:
-                return
+                return True
             # The lanes of all sessions may be here at the same moment: when the grid is back, all go on (P20).
             await self._turns.turn(size)
+        return False
 
     # --- Properties ---------------------------------------------------------------------------------------------------
 

@@ -163,9 +163,7 @@ class Authorisation:
         permissions = self.permissions_of(session)
         if permissions is not session.permissions:
             session.permissions = permissions
-            machine = session.machine
-            if machine.waiting or machine.unacknowledged:
-                machine.withhold(lambda topic: not permissions.may_receive(TopicPath(topic)))
+            self.withhold(session)
         in_force = self._delivery.in_force(session)
         selections, withdrawn = self._narrow(permissions, session.selections)
         if withdrawn:
@@ -174,6 +172,12 @@ class Authorisation:
             # Another node has had the session since, and what was in force here is not what it has selected now.
             self._delivery.mute(session)
         return tuple(each.text for each in withdrawn)
+
+    def withhold(self, session: Session) -> None:
+        """Send a session nothing of topics that it may not select, not even what was due before (protocol 6.5)."""
+        permissions, machine = session.permissions, session.machine
+        if machine.waiting or machine.unacknowledged:
+            machine.withhold(lambda topic: not permissions.may_receive(TopicPath(topic)))
 
     def declare(self, session: Session, withdrawn: tuple[str, ...]) -> None:
         """Tell the client, the grid and the journal what ``enforce`` has withdrawn, if anything."""

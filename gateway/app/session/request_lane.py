@@ -25,7 +25,8 @@ class Workforce(Generic[S]):
     """What the lanes of a node have in common: how they are executed, and how much there may be (P20).
 
     Args:
-        execute: executes a run of requests, of which the weight is given, too: when it returns, they are answered.
+        execute: executes a run of requests, of which the weight is given, too; tells whether they have been answered,
+            which they are not if the session is lost meanwhile.
         requests: that a session may have unanswered before its client has to wait.
         request_bytes: the same bound in bytes; 0 for none.
         workload: of all sessions.
@@ -39,7 +40,7 @@ class Workforce(Generic[S]):
 
     def __init__(
         self,
-        execute: Callable[[S, Sequence[Work], int], Awaitable[None]],
+        execute: Callable[[S, Sequence[Work], int], Awaitable[bool]],
         *,
         requests: int,
         request_bytes: int,
@@ -93,13 +94,14 @@ class RequestLane(Generic[S]):
         pending: the requests of the session, to which others than the lane add nothing.
     """
 
-    __slots__ = ("_pending", "_space", "_task", "_workforce")
+    __slots__ = ("_is_halted", "_pending", "_space", "_task", "_workforce")
 
     def __init__(self, workforce: Workforce[S], pending: PendingRequests) -> None:
         self._workforce = workforce
         self._pending = pending
         self._task: asyncio.Task[None] | None = None
         self._space: asyncio.Event | None = None
+        self._is_halted = False
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -126,7 +128,16 @@ class RequestLane(Generic[S]):
         """Add a request of the session whose lane this is at the end."""
         before = self._pending.bytes
         self._workforce.workload.add(before, self._pending.put(work))
-        if self._task is None:
+        self._begin(session)
+
+    def take_up(self, session: S) -> None:
+        """Execute what is pending already, of a session that another node has handed over."""
+        self._workforce.change(0, self._pending.bytes)
+        if self._pending:
+            self._begin(session)
+
+    def _begin(self, session: S) -> None:
+        if self._task is None and not self._is_halted:
             self._task = asyncio.create_task(self._run(session), name=f"requests-{session.id}")
 
     async def idle(self) -> None:
@@ -158,6 +169,33 @@ class RequestLane(Generic[S]):
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
 
+    async def halt(self, within: float) -> None:
+        """Begin nothing more: another node is about to go on with the session.
+
+        Args:
+            within: seconds to wait for what has been begun.
+        """
+        self._is_halted = True
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=within)
+
+    def go_on(self, session: S) -> None:
+        """It was not taken after all: go on with what is pending."""
+        self._is_halted = False
+        if self._pending:
+            self._begin(session)
+
+    def leave(self) -> None:
+        """Another node goes on with the session: nothing more is done here, and all that is unanswered stays pending.
+
+        What has been begun may be executed all the same; it stays *started*.
+        """
+        self._is_halted = True
+        self._workforce.change(self._pending.bytes, 0)
+        self.look_again()
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+
     def _changed(self, before: int) -> None:
         self._workforce.change(before, self._pending.bytes)
         self.look_again()
@@ -165,8 +203,9 @@ class RequestLane(Generic[S]):
     async def _run(self, session: S) -> None:
         pending = self._pending
         try:
-            while pending:
-                await self._workforce.execute(session, *pending.start())
+            while pending and not self._is_halted:
+                if not await self._workforce.execute(session, *pending.start()):
+                    return
                 before = pending.bytes
                 pending.finish()
                 self._changed(before)

@@ -70,7 +70,8 @@ class Session(ServerSession):
             limits them.
         rests_until: when its next selection may be looked at, on the monotonic clock.
         retained: topic partitions that are kept here for its selections.
-        moving: it has been told to go away, or is about to be; it is sent no more updates here.
+        moving: it has been told to go away, or is about to be.
+        muted: it is sent no more updates on this connection, because it is to go on elsewhere with current values.
         renew_at: when to hand out a token with a new life, on the monotonic clock.
         selecting: held while its selections are put in force, so that a restored list and a request of the client do
             not give up what the other one has just prepared.
@@ -89,6 +90,8 @@ class Session(ServerSession):
         deduplicated: its publishes on this connection that were in the grid already.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
         refreshes: how often it may show fresh credentials; None before it has shown any.
+        given_by: the node that has handed it over and keeps a copy until its client has said a word here; None if
+            there is none.
     """
 
     __slots__ = (
@@ -104,9 +107,11 @@ class Session(ServerSession):
         "ending",
         "epoch",
         "fixed",
+        "given_by",
         "lane",
         "meter",
         "moving",
+        "muted",
         "on_clock",
         "outcome",
         "owner",
@@ -143,10 +148,11 @@ class Session(ServerSession):
         self.unsaved = False
         self.restores = 0
         self.on_clock = False
-        self.moving = False
+        self.moving = self.muted = False
         self.ending = False
         self.dropped = False
         self.elsewhere_until = -inf
+        self.given_by: NodeRef | None = None
         self.outcome = Outcome.CREATED
         self.paused = False
         self.account: Account | None = None

@@ -114,6 +114,7 @@ class Outcome(StrEnum):
 
     CREATED = "created"
     REATTACHED = "reattached"
+    HANDED_OVER = "handed_over"
     FAILED_OVER = "failed_over"
     REFUSED = "refused"
 

@@ -16,7 +16,7 @@ from gateway.app.delivery.partition import Partition
 from gateway.app.session.session import Session
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing, Run
-from gateway.core.types import PacketId, TopicPath
+from gateway.core.types import PacketId, RequestNumber, TopicPath
 from tests.support.machines import PARAMETERS, PLENTY, opened
 
 pytestmark = pytest.mark.promise("P20")
@@ -120,6 +120,14 @@ class Values:
     @property
     def is_done(self) -> bool:
         return not self.left
+
+    @property
+    def subscribe(self) -> tuple[RequestNumber, str] | None:
+        return None
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        return frozenset()
 
     def pull(self, until: float, *, packets: int, size: int) -> Sequence[Run]:
         portion: list[Run] = []

@@ -17,7 +17,7 @@ from gateway.core.session.pending import PendingRequests, Work
 from gateway.core.types import RequestNumber
 from gateway.core.wire.packets import Subscribe
 from tests.support.clock import eventually
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.promise("P20")
 
@@ -99,11 +99,13 @@ class Bench:
 
     def __init__(self, *, requests: int = 10**6, request_bytes: int = 0, most: int = 0) -> None:
         self.load = Workload(most)
+        self.lost = False
         self.answer = asyncio.Semaphore(0)
         self.force = Workforce(self._execute, requests=requests, request_bytes=request_bytes, workload=self.load)
 
-    async def _execute(self, _: Session, run: Sequence[Work], size: int) -> None:
+    async def _execute(self, _: Session, run: Sequence[Work], size: int) -> bool:
         await self.answer.acquire()
+        return not self.lost
 
     def lane(self, *sizes: int) -> RequestLane[Any]:
         lane = RequestLane(self.force, PendingRequests())
@@ -160,3 +162,61 @@ async def test_whoever_waits_for_the_node_is_let_on_when_nobody_has_anything_lef
     async with time_limit():
         await asyncio.gather(*waiting)
     await eventually(lambda: bench.load.bytes == 0, message="nothing is counted any more")
+
+
+async def test_a_lane_that_is_halted_ends_what_it_has_begun_and_begins_nothing_more() -> None:
+    bench = Bench()
+    lane = bench.lane(1000, 1000)
+    await asyncio.sleep(0)
+    halted = asyncio.create_task(lane.halt(within=scaled(20)))
+    await asyncio.sleep(0)
+    lane.put(SESSION, Subscribe(RequestNumber(3), "t"))
+    assert not halted.done()
+    bench.answer.release()
+    await halted
+    assert len(lane) == 2
+
+    lane.go_on(SESSION)
+    bench.answer.release()
+    bench.answer.release()
+    await lane.idle()
+    assert len(lane) == 0
+
+
+async def test_a_session_that_is_left_keeps_what_is_unanswered_and_weighs_nothing_here() -> None:
+    bench = Bench()
+    pending = PendingRequests()
+    lane = RequestLane(bench.force, pending)
+    for number in (1, 2):
+        lane.put(SESSION, Subscribe(RequestNumber(number), "t"))
+    await asyncio.sleep(0)
+    await lane.halt(within=0.0)
+
+    lane.leave()
+    await asyncio.sleep(0)
+
+    assert (len(pending), pending.started) == (2, 1)
+    assert (bench.load.bytes, bench.load.holders) == (0, 0)
+
+
+async def test_what_was_not_answered_because_the_session_was_lost_stays_pending() -> None:
+    bench = Bench()
+    bench.lost = True
+    pending = PendingRequests()
+    lane = RequestLane(bench.force, pending)
+    lane.put(SESSION, Subscribe(RequestNumber(1), "t"))
+    bench.answer.release()
+    await lane.idle()
+    assert (len(pending), pending.started) == (1, 1)
+
+
+async def test_a_lane_takes_up_what_is_pending_already() -> None:
+    bench = Bench()
+    pending = PendingRequests([Subscribe(RequestNumber(1), "t"), Subscribe(RequestNumber(2), "t")])
+    lane = RequestLane(bench.force, pending)
+    lane.take_up(SESSION)
+    assert bench.load.bytes == pending.bytes
+    bench.answer.release()
+    bench.answer.release()
+    await lane.idle()
+    assert (len(pending), bench.load.bytes, bench.load.holders) == (0, 0, 0)

@@ -22,6 +22,7 @@ const SPAN = 900;
 /** In the order of the columns' numbers. */
 const RUNGS = /** @type {const} */ ([
   { name: "reattached", meaning: "nothing was lost" },
+  { name: "handed over", meaning: "another node took the session over from the one that served it, and nothing was lost" },
   { name: "failed over", meaning: "another node took the session over from the grid, and current values were sent" },
   { name: "refused", meaning: "the session had ended, or its token was not accepted" },
 ]);

@@ -35,6 +35,9 @@ const KEPT = 300;
  * @typedef {import("./client/session.js").Session} Session
  */
 
+/** The outcomes of resumes that are shown, in the order of the ladder. */
+export const RUNGS = ["reattached", "handed_over", "failed_over", "refused"];
+
 /**
  * The live state. Events: `change` (something of the nodes), `happenings` (detail: new ones), `connection` (its own).
  */
@@ -59,7 +62,7 @@ export class Live extends EventTarget {
     this.nodes = new Map();
     /** When each node was heard last, in seconds of the page's clock; absent for values that are not news. */
     this.heard = new Map();
-    /** @type {Map<string, {interval: number, columns: number[][]}>} */
+    /** @type {Map<string, {interval: number, rungs: string[], columns: number[][]}>} */
     this.recoveries = new Map();
     /** @type {Map<string, {count: number, sessions: any[]}>} */
     this.slow = new Map();
@@ -167,19 +170,20 @@ export class Live extends EventTarget {
   }
 
   /**
-   * Add up the resumes of all nodes, by interval and rung.
+   * Add up the resumes of all nodes, by interval and rung, in the order of `RUNGS`. Nodes of other releases may know others.
    *
    * @returns {Map<number, number[]>} By the beginning of the interval, in seconds since 1970.
    */
   history() {
     /** @type {Map<number, number[]>} */
     const sums = new Map();
-    for (const { columns } of this.recoveries.values()) {
+    for (const { rungs, columns } of this.recoveries.values()) {
+      const places = RUNGS.map((rung) => rungs.indexOf(rung));
       for (const [begins, ...counts] of columns) {
-        const sum = sums.get(/** @type {number} */ (begins)) ?? counts.map(() => 0);
+        const sum = sums.get(/** @type {number} */ (begins)) ?? RUNGS.map(() => 0);
         sums.set(
           /** @type {number} */ (begins),
-          sum.map((each, index) => each + (counts[index] ?? 0)),
+          sum.map((each, index) => each + (counts[places[index] ?? -1] ?? 0)),
         );
       }
     }

@@ -23,14 +23,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from gateway.app.cluster.handoff.taker import SessionTaker
+from gateway.app.connections.arrivals import Arrivals
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.ladder.failover import Failover
+from gateway.app.connections.ladder.handoff import Handoff
 from gateway.app.connections.ladder.reattach import Reattach
 from gateway.app.connections.session_factory import KEPT, RecoveryOutcome, SessionFactory
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionResumed
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
+from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.wire.codes import FailoverReason, Outcome
@@ -63,6 +67,8 @@ class RecoveryLadder:
         sessions: the sessions held here.
         requests: makes lanes.
         session_factory: welcomes clients.
+        authorisation: what sessions may receive.
+        taker: asks other nodes for what they held of a session.
         has_lost: whether the grid has lost writes since this node began to work.
     """
 
@@ -73,6 +79,8 @@ class RecoveryLadder:
         sessions: Sessions,
         requests: Requests,
         session_factory: SessionFactory,
+        authorisation: Authorisation,
+        taker: SessionTaker,
         has_lost: Callable[[], bool],
     ) -> None:
         self._clock = context.clock
@@ -82,10 +90,18 @@ class RecoveryLadder:
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._session_factory = session_factory
-        self._rungs: tuple[Rung, ...] = (
-            Reattach(context),
-            Failover(context, sessions=sessions, requests=requests, has_lost=has_lost),
+        arrivals = Arrivals(context, sessions=sessions, has_lost=has_lost)
+        failover = Failover(context, sessions=sessions, requests=requests, arrivals=arrivals)
+        handoff = Handoff(
+            context,
+            sessions=sessions,
+            requests=requests,
+            authorisation=authorisation,
+            arrivals=arrivals,
+            taker=taker,
+            failover=failover,
         )
+        self._rungs: tuple[Rung, ...] = (Reattach(context), handoff, failover)
 
     async def recover(self, claimed: ClaimedSession) -> Session:
         """Choose the rung, and recover a session on it.
@@ -95,7 +111,8 @@ class RecoveryLadder:
         ====  ==========  ====================================  ===============================  ====================
         1     `reattach`  held here, nobody has served it       every unacknowledged packet is   ``reattached``
                           since, both resend buffers reach      sent again once, in order
-        2     to come     the node that served it last lives    as rung 1                        ``handed_over``
+        2     `handoff`   the node that served it last lives,   as rung 1; what was published    ``handed_over``
+                          and answers over its link             meanwhile follows
         3     to come     that node is dead, and its backup     as rung 1                        ``mirrored``
                           has a copy of the session
         4     `failover`  always; reason ``gap`` if only the    numbering begins anew; requests  ``failed_over`` and
@@ -134,9 +151,12 @@ class RecoveryLadder:
             session, attempt.connection, outcome, supports=attempt.packet.supports, withdrawn=claimed.withdrawn
         )
         if outcome.replay is not None and not outcome.values_follow:
-            self._delivery.replay(session, outcome.replay, attempt.packet.unfinished)
+            is_told = outcome.numbering is not KEPT  # by the welcome
+            self._delivery.replay(session, outcome.replay, outcome.unfinished, declare=not is_told)
         elif outcome.values_follow and (claimed.was_held or not self._delivery.restore(session)):
-            if outcome.numbering is KEPT:
+            if outcome.numbering is KEPT and outcome.replay is not None:
+                self._delivery.declare_gap(session, outcome.replay.refused)
+            elif outcome.numbering is KEPT:
                 self._delivery.declare_reread(session)
             # Not waited for: what the client says meanwhile must be received, and it may lose this connection, too.
             self._session_factory.activate(session)

@@ -5,20 +5,18 @@ To a client that says where it was, that is every update it has missed, as long 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from gateway.app.admission.refusals import overtaken
+from gateway.app.connections.arrivals import Arrivals
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.session_factory import RecoveryOutcome
 from gateway.app.context import Context
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
-from gateway.core.types import GridGeneration
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import REPLAY
-from gateway.ports import TokenClaims
 
 FROM_OTHER_NODE: Final = RecoveryOutcome(
     Outcome.FAILED_OVER,
@@ -43,20 +41,17 @@ class Failover:
         context: of the node.
         sessions: the sessions held here.
         requests: makes lanes.
-        has_lost: whether the grid has lost writes since this node began to work.
+        arrivals: takes sessions in.
     """
 
     outcome: Final = Outcome.FAILED_OVER
 
-    def __init__(
-        self, context: Context, *, sessions: Sessions, requests: Requests, has_lost: Callable[[], bool]
-    ) -> None:
+    def __init__(self, context: Context, *, sessions: Sessions, requests: Requests, arrivals: Arrivals) -> None:
         self._clock = context.clock
-        self._grid = context.grid
         self._sessions = sessions
         self._delivery = sessions.delivery
         self._requests = requests
-        self._has_lost = has_lost
+        self._arrivals = arrivals
 
     def applies(self, claimed: ClaimedSession) -> bool:  # noqa: ARG002 - the one rung without a condition
         """Whatever was claimed can go on like this."""
@@ -71,7 +66,7 @@ class Failover:
             HandshakeRefused: while that was found out, the session was taken away from this node, or has ended.
         """
         if not claimed.was_held:
-            self._take_in(claimed)
+            self._arrivals.take_in(claimed)
         if not claimed.is_uninterrupted:
             # When it said what it had received: it takes nothing more from the other node (protocol 4.2).
             claimed.session.elsewhere_until = claimed.attempt.heard
@@ -83,8 +78,12 @@ class Failover:
             # From here on nothing may come between: the session enters the index where this ends.
             self._delivery.replays.settle(replay)
             lost = 0 if replay.is_whole else outcome.lost
-            has_values = self._delivery.replays.has_values(replay)
-            outcome = outcome._replace(lost=lost, values_follow=not has_values, replay=replay)
+            outcome = outcome._replace(
+                lost=lost,
+                values_follow=not self._delivery.replays.has_values(replay),
+                replay=replay,
+                unfinished=claimed.attempt.packet.unfinished,
+            )
         return outcome
 
     async def _collect(self, claimed: ClaimedSession) -> Replay | None:
@@ -128,24 +127,8 @@ class Failover:
         # Until its selections are in force anew: the current value of a topic comes before what follows it.
         self._delivery.mute(session)
         # With the buffer went what the client may have been told of here.
-        session.declared = min(session.declared, self._declared_to(claimed.attempt.token))
+        session.declared = min(session.declared, self._arrivals.declared_to(claimed.attempt.token))
         # The client asks again for all that it has no answer to, what is being worked on here included.
         session.lane.abandon()
         session.begin_anew()
         session.lane = self._requests.lane(session)
-
-    def _take_in(self, claimed: ClaimedSession) -> None:
-        session = claimed.session
-        session.declared = self._declared_to(claimed.attempt.token)
-        self._sessions.add(session)
-        session.machine.open(self._clock.monotonic(), generation=session.token_generation)
-
-    def _declared_to(self, token: TokenClaims) -> GridGeneration:
-        """Tell up to which generation of the grid a client has been told of lost writes, as its token says (P2).
-
-        A token of the first release says nothing; then what was lost while this node has worked counts as not told.
-        """
-        grid_generation = self._grid.generation
-        if token.grid_generation is not None:
-            return token.grid_generation
-        return GridGeneration(grid_generation - 1) if self._has_lost() else grid_generation

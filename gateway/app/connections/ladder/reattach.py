@@ -34,6 +34,6 @@ class Reattach:
         session = claimed.session
         conflated = session.machine.conflated
         resent = session.machine.reattach(received=claimed.attempt.packet.received, now=self._clock.monotonic())
-        # A session that was told to go away is sent no updates until its selections are in force again.
-        values_follow = session.moving
+        # A session that was to go on elsewhere is sent no updates until its selections are in force again.
+        values_follow = session.muted
         return RecoveryOutcome(REATTACHED, KEPT, resent, 0, conflated, None, values_follow)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from gateway.app.delivery.partition import Partition
 from gateway.core.stream.runs import Run
-from gateway.core.types import TopicPath
+from gateway.core.types import RequestNumber, TopicPath
 
 PORTION_PACKETS: Final = 250
 """Packets that a session takes at once: one or two milliseconds of the loop, and what a message holds."""
@@ -25,6 +25,14 @@ class Feed(Protocol):
     @property
     def is_done(self) -> bool:
         """Whether nothing more will come."""
+
+    @property
+    def subscribe(self) -> tuple[RequestNumber, str] | None:
+        """The subscribe that it answers, by its request and its selector; None if it answers none."""
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The topic partitions of what it hands out."""
 
     def pull(self, until: float, *, packets: int, size: int) -> Sequence[Run]:
         """Hand out the next portion; goes on by one step at least, and does not wait.

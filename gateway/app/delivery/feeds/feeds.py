@@ -28,7 +28,7 @@ from gateway.app.session.session import Session
 from gateway.catalogue.metrics import DELIVERIES
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import ATTACHED
-from gateway.core.types import TopicPath
+from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import Metrics
 
 FEED_SECONDS: Final = 0.002
@@ -167,6 +167,24 @@ class Feeds:
         """Tell whether a feed of a session will bring the current value of a topic: an update is left to it."""
         feeding = self.feeding.get(session)
         return feeding is not None and any(feed.owes(partition, topic) for feed in feeding.feeds)
+
+    def unfinished(self, session: Session) -> tuple[dict[RequestNumber, str], frozenset[int]]:
+        """Tell what a session has yet to be handed by its feeds, for who goes on with it.
+
+        Returns:
+            The selectors of the subscribes of which it has not had all values, by their requests; and the partitions of
+            all other values that it was to have.
+        """
+        subscribes: dict[RequestNumber, str] = {}
+        numbers: frozenset[int] = frozenset()
+        feeding = self.feeding.get(session)
+        for feed in () if feeding is None else feeding.feeds:
+            if feed.subscribe is None:
+                numbers |= feed.numbers
+            else:
+                request, selector = feed.subscribe
+                subscribes[request] = selector
+        return subscribes, numbers
 
     def part(self, sessions: tuple[Session, ...]) -> tuple[tuple[Session, ...], tuple[Session, ...]]:
         """Part sessions into those without feeds and those with.

@@ -20,7 +20,7 @@ from gateway.app.session.session import Session
 from gateway.core.stream.runs import Run
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import Selector, matches
-from gateway.core.types import TopicPath
+from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import TopicValue
 
 NOT_COUNTED: Final[Callable[[TopicValue], None]] = lambda _: None  # noqa: E731 - shorter than a function
@@ -56,12 +56,27 @@ class ValuesFeed:
         partitions: those to look at all topics of.
         handed_out: told of each value.
         closing: makes what is handed out behind the last value, if anything is; None for nothing.
+        request: the subscribe that the values answer; None if they answer none.
+        numbers: the partitions that the values may be in.
 
     Attributes:
         size: how many topics there are to look at.
+        numbers: as given.
     """
 
-    __slots__ = ("_before", "_clock", "_closing", "_handed_out", "_selector", "_session", "_topics", "_walks", "size")
+    __slots__ = (
+        "_before",
+        "_clock",
+        "_closing",
+        "_handed_out",
+        "_request",
+        "_selector",
+        "_session",
+        "_topics",
+        "_walks",
+        "numbers",
+        "size",
+    )
 
     def __init__(
         self,
@@ -74,7 +89,11 @@ class ValuesFeed:
         partitions: Sequence[Partition] = (),
         handed_out: Callable[[TopicValue], None] = NOT_COUNTED,
         closing: Callable[[], Run | None] | None = None,
+        request: RequestNumber | None = None,
+        numbers: frozenset[int] = frozenset(),
     ) -> None:
+        self.numbers = numbers
+        self._request = request
         self._session = session
         self._clock = clock
         self._selector = selector
@@ -90,6 +109,11 @@ class ValuesFeed:
     def is_done(self) -> bool:
         """See ``Feed``."""
         return not (self._topics or self._walks or self._closing)
+
+    @property
+    def subscribe(self) -> tuple[RequestNumber, str] | None:
+        """See ``Feed``."""
+        return None if self._request is None or self._selector is None else (self._request, self._selector.text)
 
     def owes(self, partition: Partition, topic: TopicPath) -> bool:
         """See ``Feed``."""

@@ -31,6 +31,7 @@ const WORDS = {
   fenced: ["moved to another node", "quiet"],
   too_slow: ["closed: too slow", "bad"],
   "resumed reattached": ["reattached", "good"],
+  "resumed handed_over": ["handed over", "good"],
   "resumed failed_over": ["failed over", "warn"],
 };
 
@@ -90,7 +91,7 @@ export class Overview {
           el(
             "table",
             {},
-            head(["Node", "State", "Connected#", "Disconnected#", "Reattached#", "Failed over#", "Refused#", "Slow#", "Loop lag#", "Grid", "Up", ""]),
+            head(["Node", "State", "Connected#", "Disconnected#", "Reattached#", "Handed over#", "Failed over#", "Refused#", "Slow#", "Loop lag#", "Grid", "Up", ""]),
             this.#nodes,
           ),
         ),
@@ -138,8 +139,8 @@ export class Overview {
     this.#tile("Nodes ready", `${nodes.filter((each) => this.#live.standing(each) === "ready").length} of ${nodes.length}`);
     this.#tile("Sessions connected", count(add(serving, (each) => each.sessions.connected)));
     this.#tile("Sessions disconnected", count(add(serving, (each) => each.sessions.disconnected)));
-    this.#tile("Recoveries, 15 min", count(sum(([reattached, failedOver]) => (reattached ?? 0) + (failedOver ?? 0))));
-    this.#tile("Refused, 15 min", count(sum(([, , refused]) => refused ?? 0)));
+    this.#tile("Recoveries, 15 min", count(sum((counts) => counts.slice(0, -1).reduce((total, each) => total + each, 0))));
+    this.#tile("Refused, 15 min", count(sum((counts) => counts.at(-1) ?? 0)));
     this.#tile("Slow consumers", count(add(serving, (each) => each.slow.blocked)));
     this.#showNodes(nodes);
     this.#chart.draw(history, Date.now() / 1000);
@@ -222,7 +223,7 @@ class NodeRow {
     this.#context = context;
     context.rights.guard("nodes:drain", [this.#offer], signal);
     for (const index of [0, 1, 2, 3, 4, 5, 6]) this.#cells[index]?.classList.add("number");
-    this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells.slice(0, 9), el("td", { class: "end" }, this.#offer));
+    this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells.slice(0, 10), el("td", { class: "end" }, this.#offer));
   }
 
   /**
@@ -238,11 +239,12 @@ class NodeRow {
     const gone = state.state !== "serving";
     this.element.classList.toggle("gone", gone || standing === "silent" || standing === "expired");
     const texts = gone
-      ? Array.from({ length: 9 }, () => "–")
+      ? Array.from({ length: 10 }, () => "–")
       : [
           count(state.sessions.connected),
           count(state.sessions.disconnected),
           count(state.resumes.reattached),
+          count(state.resumes.handed_over ?? 0),
           count(state.resumes.failed_over),
           count(state.resumes.refused),
           count(state.slow.blocked),

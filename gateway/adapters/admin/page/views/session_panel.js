@@ -21,6 +21,7 @@ const STEPS = 12;
 /** @type {Record<string, [string, "good" | "warn" | "bad" | "quiet"]>} */
 const STEP_WORDS = {
   reattached: ["reattached", "good"],
+  handed_over: ["handed over", "good"],
   failed_over: ["failed over", "warn"],
   disconnected: ["disconnected", "quiet"],
   fenced: ["moved to another node", "quiet"],

@@ -1,0 +1,119 @@
+"""The side of a handoff that has served the session, and gives it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.app.cluster.node_links import NodeLinks
+from gateway.app.context import Context
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.session import Session
+from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, Given, Take
+from gateway.core.types import Epoch, NodeId, NodeRef
+from gateway.core.wire.errors import InvalidExport
+from gateway.ports import GridUnavailable, Ownership
+from gateway.ports.peers import Question, Record
+
+STEP_SECONDS: Final = 0.05
+"""Seconds that what has been begun for a client gets to end: some round trips to the grid. What has not ended by then
+may have been executed, and is asked again by the next node as resubmitted."""
+
+
+class SessionGiver:
+    """Answers the nodes that have claimed a session from this one.
+
+    Args:
+        context: of the node.
+        links: to the other nodes.
+        sessions: the sessions held here, and those that were.
+    """
+
+    def __init__(self, context: Context, links: NodeLinks, sessions: Sessions) -> None:
+        self._grid = context.grid
+        self._background = context.background
+        self._me = context.me
+        self._links = links
+        self._sessions = sessions
+        sessions.former.wanted = True
+        links.on_question(TAKE, self._asked)
+        links.on_record(TAKEN, self._taken)
+
+    def may_give(self, session: Session, to: NodeId | None = None) -> bool:
+        """Tell whether a session that goes to another node will be handed over there, as far as can be known.
+
+        Args:
+            session: which.
+            to: the node that it goes to; None for any.
+        """
+        return self._sessions.former.wants(session) and self._links.is_linked(to)
+
+    @property
+    def waiting(self) -> int:
+        """How many sessions were given of which nobody has said yet that their clients are served elsewhere."""
+        return self._sessions.former.given
+
+    def _asked(self, question: Question) -> None:
+        try:
+            take = Take.decode(question.body)
+        except InvalidExport:
+            question.fail()
+            return
+        self._background.once(self._answer(question, take), "give-session")
+
+    async def _answer(self, question: Question, take: Take) -> None:
+        try:
+            given = await self.give(take, question.peer)
+        except BaseException:
+            question.fail()  # so that nobody waits for it
+            raise
+        question.answer(given.encode())
+
+    async def give(self, take: Take, claimant: NodeRef) -> Given:
+        """Give a session to the node that has claimed it, as it is now, and serve it no more.
+
+        Args:
+            take: which, and by which claim.
+            claimant: the node that asks.
+        """
+        held = self._sessions.get(take.session)
+        if held is not None:
+            if take.epoch <= held.epoch or not self._sessions.former.wants(held):
+                return GONE
+            claimed = await self._claim_of(held)
+            if claimed is None:
+                return UNCLAIMED
+            if claimed != Ownership(take.session, claimant, take.epoch):
+                return GONE  # somebody else has claimed it since, or it was never claimed like this
+            await self._freeze(held, take.epoch)
+        return self._sessions.former.give(take)
+
+    async def _claim_of(self, held: Session) -> Ownership | None:
+        """Ask the grid who has claimed a session from this node; None if nobody has, or the grid cannot tell.
+
+        A link may say what it likes: a node stops serving a session because of what the grid says.
+        """
+        try:
+            record = await self._grid.sessions.find(held.id)
+        except GridUnavailable:
+            return None
+        if record is None or record.owner == self._me or record.epoch <= held.epoch:
+            return None
+        return Ownership(record.id, record.owner, record.epoch)
+
+    async def _freeze(self, held: Session, epoch: Epoch) -> None:
+        """Let what has been begun for a session come to its end, for a moment; then stop serving it.
+
+        Meanwhile it is served as before. Its client may come back here, so that it is this node's again.
+        """
+        await held.lane.halt(STEP_SECONDS)
+        if held.epoch < epoch:
+            self._sessions.fence(held)
+        else:
+            held.lane.go_on(held)
+
+    def _taken(self, record: Record) -> None:
+        try:
+            taken = Take.decode(record.body)
+        except InvalidExport:
+            return
+        self._sessions.former.taken(taken.session, taken.epoch)

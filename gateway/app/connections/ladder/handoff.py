@@ -1,0 +1,149 @@
+"""Rung 2: the node that has served the session hands over what only it knows, and nothing is lost (protocol 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.app.admission.refusals import overtaken
+from gateway.app.cluster.handoff.taker import SessionTaker, Taken
+from gateway.app.connections.arrivals import Arrivals
+from gateway.app.connections.claimer import ClaimedSession
+from gateway.app.connections.ladder.failover import Failover
+from gateway.app.connections.session_factory import KEPT, RecoveryOutcome
+from gateway.app.context import Context
+from gateway.app.delivery.replay.replay import Replay
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.app.security.authorisation import Authorisation
+from gateway.core.stream.runs import Run
+from gateway.core.types import NodeRef
+from gateway.core.wire.codes import Outcome
+
+
+class Handoff:
+    """Goes on with the buffers of another node, as reattaching does with this node's; see ``Rung``.
+
+    What has been published since the session stopped being served there is sent as it would have been: its updates are
+    found by its places in the streams, and it enters the index in the same turn.
+
+    Args:
+        context: of the node.
+        sessions: the sessions held here.
+        requests: makes lanes.
+        authorisation: what sessions may receive.
+        arrivals: takes sessions in.
+        taker: asks the other nodes.
+        failover: serves those of which something was lost there before.
+    """
+
+    outcome: Final = Outcome.HANDED_OVER
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        sessions: Sessions,
+        requests: Requests,
+        authorisation: Authorisation,
+        arrivals: Arrivals,
+        taker: SessionTaker,
+        failover: Failover,
+    ) -> None:
+        self._clock = context.clock
+        self._sessions = sessions
+        self._replays = sessions.delivery.replays
+        self._requests = requests
+        self._authorisation = authorisation
+        self._arrivals = arrivals
+        self._taker = taker
+        self._failover = failover
+
+    def applies(self, claimed: ClaimedSession) -> bool:
+        """Tell whether a node that has served it before is within reach."""
+        return not claimed.is_uninterrupted and self._taker.may_take(claimed.session, _former(claimed))
+
+    async def recover(self, claimed: ClaimedSession) -> RecoveryOutcome | None:
+        """Ask the former owner, bring the session up to where this node is, and send again what was not received.
+
+        Returns:
+            What was preserved; with the outcome of a failover if the former owner did not have all of it any more. None
+            if nobody gave it.
+
+        Raises:
+            HandshakeRefused: meanwhile, the session was taken away from this node, or has ended.
+        """
+        session = claimed.session
+        if not claimed.was_held:
+            self._arrivals.take_in(claimed)
+        # Others may ask the grid meanwhile: what is waited for here is little of their business.
+        claimed.attempt.leave()
+        try:
+            arrived = session.machine
+            taken = await self._taker.take(session, _former(claimed))
+            if session.dropped:
+                raise overtaken()
+            if taken is None:
+                return None
+            self._assume(claimed)
+            replay = await self._replays.collect(session, taken.places) if self._is_whole(claimed) else None
+        except Exception as bug:
+            self._sessions.fail(session, bug)
+            raise
+        if session.dropped:
+            raise overtaken()
+        if replay is None or not self._is_whole(claimed):
+            # As if it had been here all the time: what was lost there before is known, and declared.
+            return await self._failover.recover(claimed._replace(was_held=True, is_uninterrupted=True))
+        said = () if claimed.was_held else list(arrived.kept())
+        return self._reattach(claimed, taken, replay, said)
+
+    def _assume(self, claimed: ClaimedSession) -> None:
+        """Have the session worked on here as it was given."""
+        session = claimed.session
+        if claimed.was_held:
+            self._sessions.delivery.mute(session)
+        session.lane.abandon()
+        session.lane = self._requests.lane(session)
+        self._authorisation.withhold(session)
+        session.machine.resume()
+        session.elsewhere_until = self._clock.monotonic()  # from here on, the other node sends it nothing
+
+    def _is_whole(self, claimed: ClaimedSession) -> bool:
+        packet, token = claimed.attempt.packet, claimed.attempt.token
+        return claimed.session.machine.can_reattach(
+            received=packet.received, oldest=packet.oldest, generation=token.token_generation
+        )
+
+    def _reattach(self, claimed: ClaimedSession, taken: Taken, replay: Replay, said: Sequence[Run]) -> RecoveryOutcome:
+        """Go on; from here to the welcome nothing may come between.
+
+        Args:
+            claimed: the session.
+            taken: where it goes on.
+            replay: what it has missed since.
+            said: what its client was to be told while the other node was asked.
+        """
+        session = claimed.session
+        machine = session.machine
+        conflated = machine.conflated
+        resent = machine.reattach(received=claimed.attempt.packet.received, now=self._clock.monotonic())
+        for run in said:
+            machine.submit_run(run)
+        self._replays.settle(replay)
+        session.lane.take_up(session)
+        return RecoveryOutcome(
+            Outcome.HANDED_OVER,
+            KEPT,
+            resent,
+            0,
+            conflated,
+            None,
+            values_follow=not self._replays.has_values(replay),
+            replay=replay,
+            unfinished=taken.unfinished,
+        )
+
+
+def _former(claimed: ClaimedSession) -> tuple[NodeRef, NodeRef]:
+    return claimed.previous, claimed.before

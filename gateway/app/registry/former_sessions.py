@@ -1,0 +1,165 @@
+"""Former sessions of this node: other nodes have claimed them, and may come for what they were here (rung 2).
+
+When a node learns that a session is another node's, it stops serving it at once. But that other node knows only what
+is in the grid: what was sent and not acknowledged, what is unanswered, and how far the session had come is here. So it
+is kept as it was at that moment, until the new owner says that it has it, or for some seconds: whoever comes for it
+comes at once. It is a copy, and gives no right (P3).
+
+What is kept is bounded (P20): beyond, the oldest goes, and its session fails over with a declared loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.delivery.delivery import Cuts
+from gateway.app.registry.disconnected import PACKET_BYTES, own_bytes
+from gateway.app.session.session import Session
+from gateway.catalogue import metrics as catalogue
+from gateway.core.pacing.timers import Deadlines
+from gateway.core.session.export import export
+from gateway.core.session.handoff import GONE, Given, GiveStatus, Take, may_give
+from gateway.core.stream.transitions import State
+from gateway.core.types import Epoch, SessionId
+from gateway.core.wire.codes import Outcome
+from gateway.core.wire.support import understands
+
+KEPT_SECONDS: Final = 10.0
+"""Seconds for which a former session is kept: the new owner asks at once, and whoever claims from it, should it die
+before its client has said a word there, does so within some seconds."""
+
+KEPT_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of all of them, about: a quarter of a mebibyte of each of a thousand sessions. More are hardly under way."""
+
+_KEEPABLE: Final = frozenset({State.DETACHED, State.GAP})
+"""States in which a session without a connection is one that can go on; in others it is just being recovered."""
+
+
+class FormerSession:
+    """What a session was here.
+
+    Attributes:
+        session: as it was; nothing is done with it any more.
+        cuts: how far it had come.
+        given: the highest epoch to which it was given; 0 before.
+        size: bytes, about.
+    """
+
+    __slots__ = ("cuts", "given", "session", "size")
+
+    def __init__(self, session: Session, cuts: Cuts) -> None:
+        self.session = session
+        self.cuts = cuts
+        self.given = Epoch(0)
+        machine = session.machine
+        packets = machine.unacknowledged + machine.waiting
+        buffered = machine.resend_bytes + machine.waiting_bytes + PACKET_BYTES * packets
+        self.size = own_bytes(session) + buffered + session.pending.bytes
+
+    def give(self, epoch: Epoch, now: float) -> Given:
+        """Answer who has claimed it by an epoch.
+
+        Args:
+            epoch: of the claim.
+            now: by the monotonic clock.
+        """
+        if not may_give(self.session.epoch, self.given, epoch):
+            return GONE
+        self.given = epoch
+        places, unfinished = self.cuts
+        return Given(GiveStatus.GIVEN, export(self.session, now), places, unfinished)
+
+
+class FormerSessions:
+    """All of them.
+
+    Args:
+        context: of the node.
+
+    Attributes:
+        wanted: whether there is anybody who could come for them; else nothing is kept.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._clock = context.clock
+        self._kept: dict[SessionId, FormerSession] = {}
+        """In the order in which they were given up."""
+        self._deadlines: Deadlines[SessionId] = Deadlines()
+        self._bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self.wanted = False
+        context.metrics.watch(catalogue.FORMER_SESSIONS, lambda: len(self._kept))
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all, about."""
+        return self._bytes
+
+    @property
+    def given(self) -> int:
+        """How many of them were given to their new owners, who have not said yet that they serve them."""
+        return sum(former.given > 0 for former in self._kept.values())
+
+    def wants(self, session: Session) -> bool:
+        """Tell whether a session that another node has claimed is to be kept."""
+        return (
+            self.wanted
+            and not session.ending
+            and understands(session.supports, Outcome.HANDED_OVER)
+            and (session.connection is not None or session.machine.state in _KEEPABLE)
+        )
+
+    def keep(self, former: FormerSession) -> None:
+        """Keep one, in the place of an older one of the same session."""
+        session = former.session.id
+        self.forget(session)
+        self._kept[session] = former
+        self._bytes += former.size
+        self._deadlines.schedule(session, self._clock.monotonic() + KEPT_SECONDS)
+        while self._bytes > KEPT_BYTES and len(self._kept) > 1:
+            self.forget(next(iter(self._kept)))
+        self._sweep_later()
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._kept
+
+    def give(self, take: Take) -> Given:
+        """Answer who asks for a session."""
+        former = self._kept.get(take.session)
+        return GONE if former is None else former.give(take.epoch, self._clock.monotonic())
+
+    def taken(self, session: SessionId, epoch: Epoch) -> None:
+        """It is served elsewhere by an epoch, and need not be kept; no effect if it was given to a later one."""
+        former = self._kept.get(session)
+        if former is not None and former.given <= epoch:
+            self.forget(session)
+
+    def forget(self, session: SessionId) -> None:
+        """Keep nothing of a session."""
+        former = self._kept.pop(session, None)
+        if former is not None:
+            self._bytes -= former.size
+            self._deadlines.cancel(session)
+
+    def close(self) -> None:
+        """Forget all."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._kept.clear()
+
+    def _sweep_later(self) -> None:
+        if self._timer is None and (nearest := self._deadlines.next()) is not None:
+            delay = max(0.0, nearest - self._clock.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._sweep)
+
+    def _sweep(self) -> None:
+        """Forget those that nobody came for in time."""
+        self._timer = None
+        for session in self._deadlines.due(self._clock.monotonic()):
+            self._bytes -= self._kept.pop(session).size
+        self._sweep_later()

@@ -1,0 +1,189 @@
+"""What two nodes say to each other when one hands a session over to the other (rung 2, docs/reference/node-links.md).
+
+```text
+take:   JSON {session, epoch}                          the question, and the body of the record ``taken``
+answer: join( JSON {status, cuts, unfinished}, export of the session )
+```
+
+The objects may get further fields, which older nodes ignore. The export has a version of its own (``byte_form``), and a
+node that does not know it lets the session fail over.
+
+Pure: who may have a session is decided by the grid, and here only by comparing epochs that came from there (P3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+import orjson
+
+from gateway.core.session.server_session import ServerSession
+from gateway.core.stream.byte_form import join, part
+from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber, SessionId
+from gateway.core.wire.codec import MAX_NUMBER
+from gateway.core.wire.codec.fields import read_positions
+from gateway.core.wire.errors import InvalidExport
+
+TAKE: Final = "take"
+"""Kind of the question for a session."""
+
+TAKEN: Final = "taken"
+"""Kind of the record that a session which was given is served elsewhere now, and need not be kept any more."""
+
+_HEAD_AND_EXPORT: Final = 2
+"""Parts of an answer."""
+
+
+class GiveStatus(Enum):
+    """What becomes of a question for a session."""
+
+    GIVEN = "given"
+    """The session follows."""
+    GONE = "gone"
+    """The node has nothing of the session that could go on, or not for this epoch."""
+    UNCLAIMED = "unclaimed"
+    """The grid does not say that the asker owns the session by this epoch, or cannot tell now; the node serves on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """A session, and the claim by which another node has it.
+
+    Attributes:
+        session: which.
+        epoch: of the claim.
+    """
+
+    session: SessionId
+    epoch: Epoch
+
+    def encode(self) -> bytes:
+        """Write it."""
+        return orjson.dumps({"session": self.session, "epoch": self.epoch})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Take:
+        """Read it.
+
+        Raises:
+            InvalidExport: it is nothing of the kind.
+        """
+        fields = _object(data)
+        match fields.get("session"), fields.get("epoch"):
+            case str(session), int(epoch) if 0 < epoch <= MAX_NUMBER:
+                return cls(SessionId(session), Epoch(epoch))
+        raise InvalidExport("a question for a session has the fields 'session' and 'epoch'")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The answer to a question for a session.
+
+    Attributes:
+        status: whether there is anything.
+        session: as ``export`` wrote it; empty if it is not given.
+        cuts: by topic partition, the event up to which the session has been handed all that it is to have. A partition
+            that is not here has no such place.
+        unfinished: selectors of subscribes of which it has not been handed all current values, by their requests.
+    """
+
+    status: GiveStatus
+    session: bytes = b""
+    cuts: Mapping[int, EventId] = field(default_factory=dict)
+    unfinished: Mapping[RequestNumber, str] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Write it."""
+        head = {
+            "status": self.status.value,
+            "cuts": {str(number): event for number, event in self.cuts.items()},
+            "unfinished": {str(number): selector for number, selector in self.unfinished.items()},
+        }
+        return join([orjson.dumps(head), self.session])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Given:
+        """Read it.
+
+        Raises:
+            InvalidExport: it is nothing of the kind; a status that is not known is ``GONE``.
+        """
+        parts = part(data)
+        if len(parts) < _HEAD_AND_EXPORT:
+            raise InvalidExport(f"an answer has {_HEAD_AND_EXPORT} parts, and not {len(parts)}")
+        head = _object(parts[0])
+        if head.get("status") == GiveStatus.UNCLAIMED.value:
+            return UNCLAIMED
+        if head.get("status") != GiveStatus.GIVEN.value:
+            return GONE
+        # A place that is none counts as absent: then current values are sent, and that is declared.
+        return cls(GiveStatus.GIVEN, parts[1], read_positions(head, "cuts"), _selectors(head.get("unfinished")))
+
+
+GONE: Final = Given(GiveStatus.GONE)
+"""Answers who has nothing to give."""
+
+UNCLAIMED: Final = Given(GiveStatus.UNCLAIMED)
+"""Answers who serves the session on."""
+
+
+def may_give(own: Epoch, given: Epoch, asked: Epoch) -> bool:
+    """Decide whether a session may be given, as far as epochs tell.
+
+    Args:
+        own: by which this node has served it.
+        given: the highest to which it has been given; 0 if it has not.
+        asked: of who asks. Of two who ask, the later claim has the session, whoever comes first; and who asks again has
+            not had the answer.
+    """
+    return asked > own and asked >= given
+
+
+def assume(session: ServerSession, given: ServerSession) -> None:
+    """Have a session, made of its record in the grid, go on with what another node held of it.
+
+    What stands in the record is newer than what that node held, and stays: tokens, selections, properties, credentials,
+    and where there may be receipts. What the former owner had started may have been executed, so it is pending as
+    something that was resubmitted (protocol 5.2.4).
+
+    Args:
+        session: which; its machine, requests and answers are replaced.
+        given: as it was restored; it is not to be used any more.
+
+    Raises:
+        InvalidExport: it is another session.
+    """
+    if (given.id, given.principal) != (session.id, session.principal):
+        raise InvalidExport(f"session {session.id!r} was asked for, and {given.id!r} was given")
+    given.pending.restart()
+    session.machine = given.machine
+    session.pending = given.pending
+    session.answers = given.answers
+    session.newest = given.newest
+    session.declared = given.declared
+    session.declaring = given.declaring
+
+
+def _object(data: bytes) -> dict[str, JsonValue]:
+    try:
+        fields = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidExport(f"what was said of a session is not JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise InvalidExport("what was said of a session is no object")
+    return fields
+
+
+def _selectors(value: JsonValue) -> dict[RequestNumber, str]:
+    if isinstance(value, dict):
+        found = {
+            RequestNumber(int(number)): selector
+            for number, selector in value.items()
+            if number.isascii() and number.isdecimal() and isinstance(selector, str)
+        }
+        if len(found) == len(value):
+            return found
+    raise InvalidExport("'unfinished' of an answer is no object of selectors by requests")

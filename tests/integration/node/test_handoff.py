@@ -1,0 +1,370 @@
+"""A session that comes to another node while the one that has served it lives goes on as if nothing had been (P12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.app.session.session import Session
+from gateway.core.session.handoff import TAKE, UNCLAIMED, Given, Take
+from gateway.core.types import Epoch, SessionId
+from gateway.core.wire.codes import FENCED
+from gateway.ports.administration import Conflict
+from tests.support.clock import eventually as sooner_or_later
+from tests.support.linked_nodes import LinkedNodes
+from tests.support.nodes import TestNode, eventually
+from tests.support.raw_client import Packet, RawClient
+from tests.support.times import scaled
+
+SUPPORTS: dict[str, Any] = {"supports": ["handed_over", "mirrored", "replay"]}
+
+pytestmark = pytest.mark.promise("P12")
+
+
+@pytest.fixture
+def linked(monkeypatch: pytest.MonkeyPatch) -> LinkedNodes:
+    return LinkedNodes(monkeypatch)
+
+
+@pytest.fixture
+async def two(linked: LinkedNodes) -> AsyncIterator[tuple[TestNode, TestNode]]:
+    async with linked.run("n1", "n2") as (n1, n2):
+        yield n1, n2
+
+
+@pytest.fixture
+async def three(linked: LinkedNodes) -> AsyncIterator[tuple[TestNode, TestNode, TestNode]]:
+    async with linked.run("n1", "n2", "n3") as (n1, n2, n3):
+        yield n1, n2, n3
+
+
+def held(node: TestNode, welcome: Packet) -> Session | None:
+    return node.gateway.node.sessions.get(SessionId(welcome["session"]))
+
+
+class Publisher:
+    """Somebody who publishes, at one node."""
+
+    def __init__(self, raw: RawClient) -> None:
+        self.raw = raw
+        self.number = 0
+
+    async def publish(self, topic: str, *values: object) -> None:
+        for value in values:
+            self.number += 1
+            number = self.number
+            await self.raw.send({"id": number, "type": "publish", "request": number, "topic": topic, "value": value})
+            await self.raw.expect("reply")
+
+
+async def publisher(raw: RawClient) -> Publisher:
+    await raw.hello("bob")
+    return Publisher(raw)
+
+
+async def subscribed(raw: RawClient, *selectors: str, **hello: Any) -> Packet:
+    """Open a session that selects something; returns the welcome."""
+    welcome = await raw.hello(**(SUPPORTS | hello))
+    for number, selector in enumerate(selectors, 1):
+        await raw.send({"id": number, "type": "subscribe", "request": number, "selector": selector})
+        await raw.expect("reply")
+        await raw.expect("notice")
+    return welcome
+
+
+def last_id(raw: RawClient) -> int:
+    return max((packet["id"] for packet in raw.seen if "id" in packet), default=0)
+
+
+async def resumed(raw: RawClient, token: str, *, attempt: int = 1, **more: Any) -> Packet:
+    return await raw.resume(token, attempt=attempt, **(SUPPORTS | more))
+
+
+async def values(raw: RawClient, count: int) -> list[tuple[int, str, Any, bool]]:
+    """Return the next updates: id, topic, value, and whether it is a snapshot."""
+    found = [await raw.expect("update") for _ in range(count)]
+    return [(each["id"], each["topic"], each["value"], each.get("snapshot", False)) for each in found]
+
+
+async def test_a_client_that_comes_to_another_node_goes_on_where_it_was(two: tuple[TestNode, TestNode]) -> None:
+    """H1, H2: the numbers go on, every update comes once and in order, from the buffer, the stream, and live."""
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n1.url) as bob:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        await ask.publish("a/x", 1)
+        await raw.expect("update")
+        received = last_id(raw)
+        await ask.publish("a/x", 2)
+        await raw.cut()
+        await ask.publish("a/y", 3)
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            await again.send({"type": "ack", "received": received})
+            assert (back["outcome"], back["numbering"], back["lost"]) == ("handed_over", "kept", 0)
+            assert (back["received"], back["node"]) == (1, "n2")
+            assert "replayed" not in back
+            await ask.publish("a/x", 4)
+            assert await values(again, 3) == [
+                (received + 1, "a/x", 2, False),
+                (received + 2, "a/y", 3, False),
+                (received + 3, "a/x", 4, False),
+            ]
+            await again.send({"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5})
+            assert (await again.expect("reply"))["request"] == 2
+        assert held(n1, welcome) is None
+        await eventually(lambda: not len(n1.gateway.node.sessions.former))
+
+
+async def test_a_client_whose_connection_stands_still_leaves_it_by_the_handoff(two: tuple[TestNode, TestNode]) -> None:
+    """The former owner stops serving it, with the code for that."""
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as again:
+        welcome = await subscribed(raw, "a/**")
+        back = await resumed(again, welcome["token"], received=last_id(raw), oldest=2)
+        assert back["outcome"] == "handed_over"
+        assert await raw.closed() == FENCED.code
+
+
+async def test_who_does_not_name_the_outcome_fails_over_as_before(two: tuple[TestNode, TestNode]) -> None:
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as again:
+        welcome = await raw.hello()
+        back = await again.resume(welcome["token"], attempt=1)
+        assert (back["outcome"], back["reason"]) == ("failed_over", "other_node")
+        assert not len(n1.gateway.node.sessions.former)
+
+
+async def test_back_and_forth_without_traffic(two: tuple[TestNode, TestNode]) -> None:
+    n1, n2 = two
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**")
+        received = last_id(raw)
+    token = welcome["token"]
+    for attempt, node in enumerate((n2, n1, n2, n1), 1):
+        async with RawClient(node.url) as again:
+            back = await resumed(again, token, attempt=attempt, received=received, oldest=2)
+            assert back["outcome"] == "handed_over"
+            token = back["token"]
+            await again.send({"type": "ack", "received": received})
+            other = n1 if node is n2 else n2
+            await eventually(lambda other=other: not len(other.gateway.node.sessions.former))  # type: ignore[misc]
+    async with RawClient(n1.url) as last, RawClient(n2.url) as bob:
+        await resumed(last, token, attempt=9, received=received, oldest=2)
+        await (await publisher(bob)).publish("a/x", 1)
+        assert await values(last, 1) == [(received + 1, "a/x", 1, False)]
+
+
+@pytest.mark.parametrize("fault", ["cut", "deaf", "slow"])
+async def test_without_an_answer_in_time_the_session_fails_over_as_before(
+    linked: LinkedNodes, two: tuple[TestNode, TestNode], fault: str
+) -> None:
+    """And what comes too late is ignored; the former owner serves it no more either way."""
+    n1, n2 = two
+    one, other = n1.gateway.me, n2.gateway.me
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as again:
+        welcome = await subscribed(raw, "a/**")
+        match fault:
+            case "cut":
+                linked.network.cut(one, other)
+            case "deaf":
+                linked.network.stall(one, other)
+            case _:
+                linked.network.delay(scaled(1.0), one, other)
+        back = await resumed(again, welcome["token"], received=last_id(raw), oldest=2)
+        assert (back["outcome"], back["reason"], back["lost"]) == ("failed_over", "other_node", None)
+        await eventually(lambda: held(n1, welcome) is None)
+        assert held(n2, welcome) is not None
+
+
+async def test_a_gap_at_the_former_owner_is_declared_by_the_next(two: tuple[TestNode, TestNode]) -> None:
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as again:
+        welcome = await subscribed(raw, "a/**")
+        session = held(n1, welcome)
+        assert session is not None
+        await raw.cut()
+        await eventually(lambda: not session.connected)
+        async with RawClient(n1.url) as bob:
+            await (await publisher(bob)).publish("a/x", 1, 2, 3)
+        await eventually(lambda: session.machine.unacknowledged >= 3)
+        session.machine.give_up()
+        back = await resumed(again, welcome["token"], received=last_id(raw), oldest=2)
+        assert (back["outcome"], back["reason"], back["numbering"]) == ("failed_over", "gap", "restarted")
+        assert back["lost"] == 3
+        assert await values(again, 1) == [(1, "a/x", 3, True)]
+
+
+async def test_requests_go_along_and_each_has_one_reply(
+    two: tuple[TestNode, TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """H4: what had begun may have been executed, and is done again as such; what waited is done for the first time."""
+    n1, n2 = two
+    topics = n1.gateway.node._context.grid.topics
+    execute, asked, answer = topics.publish, asyncio.Event(), asyncio.Event()
+
+    async def slow(commands: Any) -> Any:
+        done = await execute(commands)
+        asked.set()
+        await answer.wait()
+        return done
+
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as again, RawClient(n2.url) as watcher:
+        await subscribed(watcher, "p")
+        welcome = await raw.hello(**SUPPORTS)
+        monkeypatch.setattr(topics, "publish", slow)
+        await raw.send(
+            {"id": 1, "type": "publish", "request": 1, "topic": "p", "value": 1},
+            {"id": 2, "type": "subscribe", "request": 2, "selector": "p"},
+            {"id": 3, "type": "publish", "request": 3, "topic": "p", "value": 2},
+        )
+        await asked.wait()
+        session = held(n1, welcome)
+        assert session is not None
+        await eventually(lambda: len(session.pending) == 3)
+        back = await resumed(again, welcome["token"], received=0, oldest=1)
+        assert (back["outcome"], back["received"]) == ("handed_over", 3)
+        replies = [await again.expect("reply") for _ in range(3)]
+        assert [(each["request"], "error" in each) for each in replies] == [(1, False), (2, False), (3, False)]
+        assert [value for _, _, value, _ in await values(watcher, 2)] == [1, 2]
+        answer.set()
+        assert not [each for each in again.seen if each["type"] == "reply" and each["request"] > 3]
+
+
+async def test_what_a_subscribe_still_owes_is_sent_by_the_next_node(
+    two: tuple[TestNode, TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n1.url) as bob, RawClient(n2.url) as again:
+        await (await publisher(bob)).publish("a/x", 1)
+        feeds = n1.gateway.node.sessions.flusher.feeds
+        monkeypatch.setattr(feeds, "_serve", lambda _: None)
+        welcome = await raw.hello(**SUPPORTS)
+        await raw.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a/**"})
+        await raw.expect("reply")
+        received = last_id(raw)
+        back = await resumed(again, welcome["token"], received=received, oldest=2)
+        assert back["outcome"] == "handed_over"
+        assert await values(again, 1) == [(received + 1, "a/x", 1, True)]
+        notice = await again.expect("notice")
+        assert (notice["code"], notice["request"]) == ("snapshots_complete", 1)
+
+
+async def test_a_third_node_has_the_session_when_the_second_dies_before_a_word_of_the_client(
+    three: tuple[TestNode, TestNode, TestNode],
+) -> None:
+    """The first node keeps it until the client was heard, and gives it to the later claim only (H3)."""
+    n1, n2, n3 = three
+    async with RawClient(n1.url) as raw, RawClient(n1.url) as bob:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        received = last_id(raw)
+        await raw.cut()
+        await ask.publish("a/x", 1)
+        async with RawClient(n2.url) as second:
+            assert (await resumed(second, welcome["token"], received=received, oldest=2))["outcome"] == "handed_over"
+            await n2.gateway.close()
+        async with RawClient(n3.url) as third:
+            back = await resumed(third, welcome["token"], attempt=2, received=received, oldest=2)
+            assert (back["outcome"], back["lost"]) == ("handed_over", 0)
+            await ask.publish("a/x", 2)
+            assert await values(third, 2) == [(received + 1, "a/x", 1, False), (received + 2, "a/x", 2, False)]
+
+
+async def test_a_claim_that_is_not_in_the_grid_takes_nothing(two: tuple[TestNode, TestNode]) -> None:
+    """Whatever is said over a link: the node serves on (P3)."""
+    n1, n2 = two
+    links = n2.gateway.node.links
+    assert links is not None
+    async with RawClient(n1.url) as raw, RawClient(n1.url) as bob:
+        welcome = await subscribed(raw, "a/**")
+        session = held(n1, welcome)
+        assert session is not None
+        for epoch in (2, 9):
+            question = Take(session.id, Epoch(epoch)).encode()
+            answer = await links.links.ask(n1.gateway.me, TAKE, question, within=scaled(5))
+            assert Given.decode(answer) == UNCLAIMED
+        await (await publisher(bob)).publish("a/x", 1)
+        assert [value for _, _, value, _ in await values(raw, 1)] == [1]
+
+
+async def test_a_drain_mutes_nobody_and_waits_for_those_who_are_on_their_way(two: tuple[TestNode, TestNode]) -> None:
+    """H5: the node goes on delivering until the session is taken, connected or not."""
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as bob:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        await ask.publish("a/x", 1)
+        await raw.expect("update")
+        drain = asyncio.create_task(n1.gateway.drain())
+        go_away = await raw.expect("go-away")
+        assert "update" in [packet["type"] for packet in raw.seen], "it is told to go with updates unacknowledged"
+        await ask.publish("a/x", 2)
+        assert [value for _, _, value, _ in await values(raw, 1)] == [2]
+        received = last_id(raw)
+        await raw.ws.close()
+        session = held(n1, welcome)
+        assert session is not None
+        await eventually(lambda: not session.connected)
+        await ask.publish("a/x", 3)
+        await eventually(lambda: session.machine.unacknowledged >= 3)
+        assert not drain.done()
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["lost"], back["resent"]) == ("handed_over", 0, 1)
+            assert not drain.done(), "nobody knows yet that the client is there"
+            await again.send({"type": "ack", "received": received})
+            await drain
+            await ask.publish("a/x", 4)
+            assert [value for _, _, value, _ in await values(again, 2)] == [3, 4]
+        assert go_away["delay"] == 0
+
+
+async def test_a_move_by_an_administrator_is_a_handoff(two: tuple[TestNode, TestNode]) -> None:
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as bob:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        received = last_id(raw)
+
+        async def knows() -> bool:
+            try:
+                return (await n1.gateway.node.administration.sessions.move(welcome["session"], "n2")) == "n2"
+            except Conflict:
+                return False
+
+        await sooner_or_later(knows)
+        assert (await raw.expect("go-away"))["node"] == "n2"
+        await ask.publish("a/x", 1)
+        assert [value for _, _, value, _ in await values(raw, 1)] == [1]
+        await raw.ws.close()
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["resent"]) == ("handed_over", 1)
+
+
+async def test_a_client_that_knows_no_handoff_is_moved_as_before(two: tuple[TestNode, TestNode]) -> None:
+    """It is told to go when it has acknowledged everything, and is sent nothing from then on."""
+    n1, n2 = two
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as bob:
+        ask = await publisher(bob)
+        welcome = await raw.hello()
+        await raw.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a/**"})
+        await raw.expect("reply")
+        drain = asyncio.create_task(n1.gateway.drain())
+        session = held(n1, welcome)
+        assert session is not None
+        await eventually(lambda: session.muted)
+        await ask.publish("a/x", 1)
+        await raw.send({"type": "ack", "received": last_id(raw)})
+        await raw.expect("go-away")
+        assert "update" not in [packet["type"] for packet in raw.seen]
+        await raw.ws.close()
+        await drain
+        async with RawClient(n2.url) as again:
+            back = await again.resume(welcome["token"], attempt=1, received=last_id(raw), oldest=2)
+            assert (back["outcome"], back["reason"]) == ("failed_over", "other_node")
+            assert [value for _, _, value, _ in await values(again, 1)] == [1]

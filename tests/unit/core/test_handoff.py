@@ -1,0 +1,150 @@
+"""What nodes say to each other of a session that is handed over, and what becomes of it (rung 2)."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from gateway.core.session.export import export, restore
+from gateway.core.session.handoff import GONE, UNCLAIMED, Given, GiveStatus, Take, assume, may_give
+from gateway.core.session.server_session import ServerSession
+from gateway.core.stream.byte_form import join
+from gateway.core.types import Attempt, Epoch, EventId, GridGeneration, RequestNumber, SessionId, TokenGeneration
+from gateway.core.wire.errors import InvalidExport
+from gateway.core.wire.packets import Publish, Subscribe
+from tests.support.machines import opened
+
+pytestmark = pytest.mark.promise("P12")
+
+GIVEN = Given(
+    GiveStatus.GIVEN,
+    b"\x00session",
+    {0: EventId("0-0-0"), 17: EventId("17-1-88")},
+    {RequestNumber(3): "a/**", RequestNumber(4): 'b/"ä"'},
+)
+
+
+def session(name: str = "s", principal: str = "alice") -> ServerSession:
+    return ServerSession(
+        SessionId(name), principal=principal, window=60.0, machine=opened(), declared=GridGeneration(1)
+    )
+
+
+def test_a_question_is_read_as_it_was_written() -> None:
+    take = Take(SessionId("s-1"), Epoch(7))
+    assert Take.decode(take.encode()) == take
+    assert Take.decode(orjson.dumps({"session": "s-1", "epoch": 7, "of_a_later_release": [1]})) == take
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"{}",
+        b'{"session": 1, "epoch": 1}',
+        b'{"session": "s"}',
+        b'{"session": "s", "epoch": "1"}',
+        b'{"session": "s", "epoch": 0}',
+        b'{"session": "s", "epoch": 9007199254740992}',
+    ],
+)
+def test_what_is_no_question_is_told_apart(data: bytes) -> None:
+    with pytest.raises(InvalidExport):
+        Take.decode(data)
+
+
+@pytest.mark.parametrize("given", [GIVEN, GONE, UNCLAIMED])
+def test_an_answer_is_read_as_it_was_written(given: Given) -> None:
+    assert Given.decode(given.encode()) == given
+
+
+def test_an_answer_of_a_later_release_is_read_as_far_as_it_is_known() -> None:
+    head = {"status": "given", "cuts": {}, "unfinished": {}, "more": 1}
+    assert Given.decode(join([orjson.dumps(head), b"session", b"and more"])) == Given(GiveStatus.GIVEN, b"session")
+    assert Given.decode(join([orjson.dumps({"status": "on_its_way"}), b""])) is GONE
+
+
+def test_a_place_that_is_none_counts_as_absent() -> None:
+    """Then current values are sent of that partition, and that is declared; a wrong place would skip updates."""
+    cuts = {"1": "1-1-5", "2": "3-1-5", "4": "4-1", "64": "64-1-1", "x": "1-1-1", "5": None}
+    head = {"status": "given", "cuts": cuts, "unfinished": {}}
+    assert Given.decode(join([orjson.dumps(head), b""])).cuts == {1: EventId("1-1-5")}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        join([]),
+        join([b"{}"]),
+        join([b"", b""]),
+        join([b"[]", b""]),
+        join([b'{"status": "given", "cuts": {}}', b""]),
+        join([b'{"status": "given", "cuts": {}, "unfinished": {"a": "b"}}', b""]),
+        join([b'{"status": "given", "cuts": {}, "unfinished": {"1": 2}}', b""]),
+        GIVEN.encode()[:-1],
+    ],
+)
+def test_what_is_no_answer_is_told_apart(data: bytes) -> None:
+    with pytest.raises(InvalidExport):
+        Given.decode(data)
+
+
+@pytest.mark.promise("P3")
+@pytest.mark.parametrize(
+    ("own", "given", "asked", "may"),
+    [
+        (5, 0, 6, True),
+        (5, 0, 9, True),
+        (5, 0, 5, False),
+        (5, 0, 4, False),
+        (5, 6, 6, True),
+        (5, 6, 7, True),
+        (5, 7, 6, False),
+    ],
+)
+def test_the_later_claim_has_the_session_whoever_comes_first(own: int, given: int, asked: int, *, may: bool) -> None:
+    """H3."""
+    assert may_give(Epoch(own), Epoch(given), Epoch(asked)) is may
+
+
+def test_a_session_goes_on_with_what_only_its_node_knew_and_with_what_the_grid_says_by_now() -> None:
+    """H4: what had begun is asked again as something that may have been executed, and nothing else is."""
+    before = session()
+    for number in (1, 2, 3):
+        before.pending.put(Publish(RequestNumber(number), "a", b"1"))
+    before.pending.start()
+    before.pending.put(Subscribe(RequestNumber(4), "b"))
+    before.newest = RequestNumber(4)
+    before.answers.settled = RequestNumber(2)
+    before.declaring = (3, GridGeneration(1))
+    before.token_generation, before.attempt = TokenGeneration(1), Attempt(0)
+    before.properties = {"of": "then"}
+    after = session()
+    after.token_generation, after.attempt = TokenGeneration(2), Attempt(9)
+    after.properties = {"of": "now"}
+    given = restore(export(before, 10.0), 500.0)
+
+    assume(after, given)
+
+    assert [(each.request, each.resubmitted) for each in after.pending if isinstance(each, Publish | Subscribe)] == [
+        (1, True),
+        (2, True),
+        (3, True),
+        (4, False),
+    ]
+    assert after.pending.started == 0
+    assert (after.newest, after.answers.settled, after.declaring) == (4, 2, (3, 1))
+    assert after.machine is given.machine
+    assert (after.token_generation, after.attempt, after.properties) == (2, 9, {"of": "now"})
+
+
+@pytest.mark.parametrize("other", [session("t"), session(principal="bob")])
+def test_another_session_than_the_one_that_was_asked_for_is_refused(other: ServerSession) -> None:
+    asked = session()
+    machine = asked.machine
+    with pytest.raises(InvalidExport, match="was asked for"):
+        assume(asked, other)
+    assert asked.machine is machine
