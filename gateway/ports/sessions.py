@@ -280,6 +280,20 @@ class SessionStore(Protocol):
             Fenced, SessionGone, GridUnavailable: as for ``change``.
         """
 
+    async def pass_on(self, ownership: Ownership, *, to: NodeRef) -> None:
+        """Make another node the owner of a session that has no client, while its window runs on (P12).
+
+        The epoch rises by one; tokens and attempts stay as they are. Asking the same again has no further effect.
+
+        Args:
+            ownership: of the node that gives it up; its window has been started (``disconnect``).
+            to: the next owner, who asks.
+
+        Raises:
+            Fenced: the stored owner or epoch differs from *ownership*, or it has a client.
+            SessionGone, GridUnavailable: as for ``change``.
+        """
+
     async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
         """End a session and delete everything that belongs to it, its publish receipts included (P7).
 

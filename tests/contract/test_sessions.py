@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.core.types import Attempt, Epoch, TokenGeneration
+from gateway.core.types import Attempt, Epoch, NodeRef, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
 from tests.contract.examples import claim, claimed, expire_all, new_id, ownership, refused, session
@@ -419,6 +419,90 @@ async def test_disconnect_asked_again_does_not_lengthen_the_window(harness: Harn
     await grid.sessions.disconnect(ownership(record))
     await harness.advance(0.5 * harness.short)
     assert [each.session for each in await expire_all(grid)] == [record.id]
+
+
+# --- pass_on ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.promise("P12")
+async def test_a_session_without_a_client_is_passed_on_and_its_window_runs_on(harness: Harness) -> None:
+    """Make another node the owner […], while its window runs on. The epoch rises by one; […]."""
+    grid = await harness.grid()
+    record = session(window=harness.short, selections=("+a",), attempt=3)
+    await grid.sessions.create(record)
+    await grid.sessions.disconnect(ownership(record))
+    await harness.advance(0.6 * harness.short)
+    await grid.sessions.pass_on(ownership(record), to=N2)
+    passed = replace(record, owner=N2, epoch=Epoch(2), connected=False)
+    assert await grid.sessions.find(record.id) == passed
+    with pytest.raises(Fenced):
+        await grid.sessions.change(ownership(record), SessionChanges(properties={"a": "1"}))
+    await grid.sessions.change(ownership(passed), SessionChanges(properties={"a": "1"}))
+    await harness.advance(0.5 * harness.short)
+    assert [(each.session, each.owner) for each in await expire_all(grid)] == [(record.id, N2)]
+
+
+async def test_pass_on_asked_again_after_its_answer_was_lost(harness: Harness) -> None:
+    """Asking the same again has no further effect."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+    await grid.sessions.disconnect(ownership(record))
+    await harness.asked_again(grid, lambda: grid.sessions.pass_on(ownership(record), to=N2))
+    await grid.sessions.pass_on(ownership(record), to=N2)
+    assert await grid.sessions.find(record.id) == replace(record, owner=N2, epoch=Epoch(2), connected=False)
+
+
+@pytest.mark.promise("P12")
+async def test_who_claims_a_session_that_was_passed_on_is_told_of_both_owners(harness: Harness) -> None:
+    """Tokens and attempts stay as they are."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+    await grid.sessions.disconnect(ownership(record))
+    await grid.sessions.pass_on(ownership(record), to=N2)
+    result = claimed(await claim(grid, record, N3, token_generation=1, attempt=1))
+    assert (result.record.epoch, result.record.token_generation) == (3, 2)
+    assert (result.previous, result.before) == (N2, N1)
+    with pytest.raises(Fenced):
+        await grid.sessions.pass_on(ownership(record), to=N2)
+
+
+@pytest.mark.promise("P3")
+@pytest.mark.parametrize(("owner", "epoch"), [(N1, 2), (N3, 1), (node("n1", "second"), 1)])
+async def test_only_its_owner_can_pass_a_session_on(harness: Harness, owner: NodeRef, epoch: int) -> None:
+    """Fenced: the stored owner or epoch differs from *ownership*."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+    await grid.sessions.disconnect(ownership(record))
+    with pytest.raises(Fenced):
+        await grid.sessions.pass_on(ownership(record, owner=owner, epoch=epoch), to=N2)
+    assert await grid.sessions.find(record.id) == replace(record, connected=False)
+
+
+async def test_a_session_with_a_client_is_not_passed_on(harness: Harness) -> None:
+    """Fenced: […] or it has a client."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+    with pytest.raises(Fenced):
+        await grid.sessions.pass_on(ownership(record), to=N2)
+    assert await grid.sessions.find(record.id) == record
+
+
+async def test_a_session_that_has_ended_is_not_passed_on(harness: Harness) -> None:
+    """SessionGone: there is no such session."""
+    grid = await harness.grid()
+    record = session(window=harness.short)
+    with pytest.raises(SessionGone):
+        await grid.sessions.pass_on(ownership(record), to=N2)
+    await grid.sessions.create(record)
+    await grid.sessions.disconnect(ownership(record))
+    await harness.advance(harness.short)
+    with pytest.raises(SessionGone) as gone:
+        await grid.sessions.pass_on(ownership(record), to=N2)
+    assert gone.value.reason is ErrorCode.SESSION_EXPIRED
 
 
 # --- end --------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import yaml
 
 from gateway.app.admission.memory import ENOUGH_AT
 from gateway.app.delivery.recent_entries import RECENT_BYTES
+from gateway.app.registry.former_sessions import KEPT_BYTES
 from gateway.core.policy.permissions import ANSWERS_BYTES
 from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.settings import Settings
@@ -52,7 +53,7 @@ def test_a_node_that_follows_everything_fits_into_its_container() -> None:
     """P20: full partitions, followed by a client of each node, leave a node room to take new connections."""
     defaults = Settings()
     held = TOPIC_PARTITIONS * (defaults.limit_partition_bytes * REPLICA_FACTOR + RECENT_BYTES)
-    held += defaults.limit_node_request_bytes + defaults.limit_buffer_bytes + ANSWERS_BYTES + PROCESS_BYTES
+    held += defaults.limit_node_request_bytes + defaults.limit_buffer_bytes + ANSWERS_BYTES + PROCESS_BYTES + KEPT_BYTES
     containers = in_compose() | in_kubernetes()
     assert len(containers) >= 4
     for name, given in containers.items():

@@ -237,6 +237,20 @@ class SessionTable:
         if stored.deadline is None:
             self._start_window(stored, now)
 
+    def pass_on(self, ownership: Ownership, to: NodeRef, now: float) -> None:
+        """See ``SessionStore.pass_on``."""
+        partition = self._partition_of(ownership.session, now)
+        stored = partition.sessions.get(ownership.session)
+        if stored is None or (stored.deadline is not None and stored.deadline <= now):
+            raise SessionGone(self._why_gone(ownership.session, now) if stored is None else ErrorCode.SESSION_EXPIRED)
+        record, epoch, is_absent = stored.record, Epoch(ownership.epoch + 1), stored.deadline is not None
+        if is_absent and (record.owner, record.epoch, stored.previous) == (to, epoch, ownership.owner):
+            return
+        if not is_absent or (record.owner, record.epoch) != (ownership.owner, ownership.epoch):
+            raise Fenced(f"session {record.id} belongs to {record.owner} in epoch {record.epoch}, or has a client")
+        passed = replace(record, owner=to, epoch=epoch)
+        partition.put(_Stored(passed, stored.selections, record.owner, stored.previous, stored.deadline))
+
     def end(self, ownership: Ownership, reason: ErrorCode, now: float) -> None:
         """See ``SessionStore.end``; the receipts are deleted by the caller in the same step."""
         partition = self._partition_of(ownership.session, now)

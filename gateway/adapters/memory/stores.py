@@ -91,6 +91,10 @@ class MemorySessionStore:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.sessions.disconnect(ownership, now))
 
+    async def pass_on(self, ownership: Ownership, *, to: NodeRef) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.sessions.pass_on(ownership, to, now))
+
     async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.end(ownership, reason, now))

@@ -194,6 +194,19 @@ class RedisSessions:
         )
         self._check(reply, ownership)
 
+    async def pass_on(self, ownership: Ownership, *, to: NodeRef) -> None:
+        """See ``SessionStore.pass_on``."""
+        session = ownership.session
+        reply = await self._batcher.call(
+            scripts.SESSION_PASS(
+                *(*self._all_keys(session), self._opened(session), *self._timed()),
+                *(session, str(ownership.owner), ownership.epoch, str(to), short_hash(session), self._write_gate.term),
+            ),
+            gated=True,
+            patient=True,
+        )
+        self._check(reply, ownership)
+
     async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
         """See ``SessionStore.end``."""
         (ended,) = await self.end_all([(ownership, reason)])

@@ -30,8 +30,8 @@ KEPT_SECONDS: Final = 10.0
 """Seconds for which a former session is kept: the new owner asks at once, and whoever claims from it, should it die
 before its client has said a word there, does so within some seconds."""
 
-KEPT_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of all of them, about: a quarter of a mebibyte of each of a thousand sessions. More are hardly under way."""
+KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of all of them, about: most sessions take some kibibytes, and few are between two nodes at the same time."""
 
 _KEEPABLE: Final = frozenset({State.DETACHED, State.GAP})
 """States in which a session without a connection is one that can go on; in others it is just being recovered."""
