@@ -17,6 +17,7 @@ from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.giver import SessionGiver
+from gateway.app.cluster.handoff.offers import SessionOffers
 from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.membership import Membership
@@ -172,7 +173,10 @@ class Node:
             self._membership.tell_of_table(self.links.look_soon)
             # The grid gets the id of the cluster back before a node that is new can give it another one.
             self._grid_recovery.tell_of_loss(self.links.look_soon)
-        giver = None if self.links is None else SessionGiver(context, self.links, self.sessions)
+        giver = offers = None
+        if self.links is not None:
+            giver = SessionGiver(context, self.links, self.sessions)
+            offers = SessionOffers(context, self.links, self.sessions, giver)
         self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
@@ -217,6 +221,7 @@ class Node:
             grid_recovery=self._grid_recovery,
             handshake_limiter=self._handshake_limiter,
             taker=SessionTaker(context, self.links, self.sessions),
+            links=self.links,
             draining=lambda: self.draining,
         )
         self._reports = Reports(
@@ -235,6 +240,7 @@ class Node:
             self.sessions,
             self._store,
             moves=self._moves,
+            offers=offers,
             arriving=lambda: self.connections.handshakes,
         )
         self._departure = Departure(context, self.clients, self._grid_recovery)

@@ -102,6 +102,12 @@ SESSION_NOT_ENDED = LogEvent(
     "before the grid could be told. Close it again.",
     ("session",),
 )
+SESSIONS_PASSED_ON = LogEvent(
+    "sessions_passed_on",
+    Level.INFO,
+    "The node stops, and other nodes keep what it had for clients that are away. What is left fails over.",
+    ("sessions", "left"),
+)
 SESSION_FENCED = LogEvent(
     "session_fenced", Level.INFO, "Another node has claimed the session. This node dropped its copy.", ("session",)
 )

@@ -26,7 +26,7 @@ def read_walks() -> dict[str, list[list[str]]]:
     Returns:
         By the title of each walk its lists, each of hops as ``module:function``.
     """
-    _, _, rest = PAGE.read_text("utf-8").partition("\n## Three walks\n")
+    _, _, rest = PAGE.read_text("utf-8").partition("\n## Four walks\n")
     section, _, _ = rest.partition("\n## ")
     walks: dict[str, list[list[str]]] = {}
     for title, text in re.findall(r"^### (.+?)\n(.*?)(?=^### |\Z)", section, re.MULTILINE | re.DOTALL):

@@ -32,12 +32,12 @@ def test_the_tree_has_every_package_and_no_other() -> None:
     assert sorted(set(tree) - packages - adapters) == [], f"in the tree of {PAGE.name}, and not in the source"
 
 
-def test_there_are_three_walks() -> None:
+def test_there_are_four_walks() -> None:
     walks = read_walks()
 
-    assert len(walks) == 3
+    assert len(walks) == 4
     assert all(len(hops) > 3 for lists in walks.values() for hops in lists)
-    section = PAGE.read_text("utf-8").partition("\n## Three walks\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text("utf-8").partition("\n## Four walks\n")[2].partition("\n## ")[0]
     read = sum(len(hops) for lists in walks.values() for hops in lists)
     assert len(re.findall(r"^\d+\. ", section, re.MULTILINE)) == read, "one of the hops was not read"
 

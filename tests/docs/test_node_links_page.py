@@ -34,7 +34,7 @@ from gateway.adapters.tls import LINK_ALPN
 from gateway.app.cluster.handoff import giver, taker
 from gateway.app.registry import former_sessions
 from gateway.catalogue.refusals import LinkRefusal
-from gateway.core.session.handoff import TAKE, TAKEN, Given, GiveStatus, Take
+from gateway.core.session.handoff import MOST_OFFERED, OFFER, TAKE, TAKEN, Given, GiveStatus, Take
 from gateway.core.stream.byte_form import part
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, SessionId
 from gateway.ports import NodeReport
@@ -142,13 +142,14 @@ def test_the_bounds_are_those_of_the_code() -> None:
 
 def test_the_kinds_are_those_of_the_code() -> None:
     kinds = [row[:2] for row in table("| Kind | Is a | Since |")]
-    assert kinds == [[f"`{TAKE}`", "question"], [f"`{TAKEN}`", "record"]]
+    assert kinds == [[f"`{TAKE}`", "question"], [f"`{TAKEN}`", "record"], [f"`{OFFER}`", "question"]]
     assert orjson.loads(Take(SessionId("s"), Epoch(1)).encode()).keys() == {"session", "epoch"}
     head = orjson.loads(part(Given(GiveStatus.GIVEN).encode())[0])
     rows = {row[0].strip("`"): row[2] for row in table("| Name | Type |")}
     assert list(rows) == list(head)
     assert [each.value for each in GiveStatus if f"`{each.value}`" in rows["status"]] == [e.value for e in GiveStatus]
     said = " ".join(TEXT.split())
+    assert f"an array of such objects, {MOST_OFFERED} at most" in said
     assert f"waits for {round(taker.TAKE_SECONDS * 1000)} ms at most" in said
     assert f"waits {round(giver.STEP_SECONDS * 1000)} ms for what has begun" in said
     assert f"until `taken` comes, or for {former_sessions.KEPT_SECONDS:g} s" in said

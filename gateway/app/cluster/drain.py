@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from gateway.app.cluster.handoff.offers import SessionOffers
 from gateway.app.cluster.session_mover import POLL, SessionMover
 from gateway.app.context import Context
 from gateway.app.journal.node_events import DrainStarted
@@ -29,6 +30,7 @@ class Drain:
         sessions: whom to move.
         store: starts the windows of those that are left.
         moves: moves them.
+        offers: offers those without a client to other nodes; None if there are no links.
         arriving: how many connections may still bring a session; no others begin while the node drains.
     """
 
@@ -39,6 +41,7 @@ class Drain:
         store: FencedStore,
         *,
         moves: SessionMover,
+        offers: SessionOffers | None,
         arriving: Callable[[], int],
     ) -> None:
         self._parameters = context.parameters
@@ -48,6 +51,7 @@ class Drain:
         self._sessions = sessions
         self._store = store
         self._moves = moves
+        self._offers = offers
         self._arriving = arriving
         self._reconnect_advice = context.reconnect_advice
 
@@ -78,6 +82,8 @@ class Drain:
         await self._moves.hang_up(left)
         await asyncio.gather(*moves.values())
         known = await self._start_windows()
+        if self._offers is not None:
+            await self._offers.offer(end)
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
         return known and not self._arriving()
 

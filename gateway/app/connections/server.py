@@ -8,11 +8,13 @@ from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.taker import SessionTaker
+from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.conversation import Conversation, Conversations, FailureHandler
 from gateway.app.connections.first_packet import FirstPackets
 from gateway.app.connections.hello import HelloHandler
 from gateway.app.connections.ladder import RecoveryLadder
+from gateway.app.connections.offered import OfferedSessions
 from gateway.app.connections.resume import ResumeHandler
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -46,6 +48,7 @@ class Connections:
         grid_recovery: knows whether the grid has lost writes.
         handshake_limiter: says when the grid may be asked for a session.
         taker: asks other nodes for what they held of a session.
+        links: to other nodes; None if there are none.
         draining: whether connections that were accepted earlier come too late for a session.
     """
 
@@ -64,6 +67,7 @@ class Connections:
         grid_recovery: GridRecovery,
         handshake_limiter: HandshakeLimiter,
         taker: SessionTaker,
+        links: NodeLinks | None,
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
@@ -131,6 +135,20 @@ class Connections:
             failures=self._failures,
             ended=self._open.discard,
         )
+        if links is not None:
+            OfferedSessions(
+                context,
+                links,
+                store=store,
+                sessions=sessions,
+                session_factory=session_factory,
+                requests=requests,
+                authorisation=authorisation,
+                revocations=revocations,
+                enforcement=enforcement,
+                taker=taker,
+                draining=draining,
+            )
         context.metrics.watch(catalogue.CONNECTIONS, lambda: len(self._open))
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from gateway.app.context import Context
 from gateway.app.registry.fencing import Fencing, NotWritten, SessionLost
 from gateway.app.registry.recent_ends import End, RecentEnds
-from gateway.app.session.session import Session
+from gateway.app.session.session import Session, StoredUnder
 from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
@@ -144,6 +144,23 @@ class FencedStore(Fencing):
         except (Fenced, SessionGone):
             return None
         return record.epoch
+
+    async def accept(self, offered: Ownership) -> tuple[SessionRecord, StoredUnder] | None:
+        """Become the owner of a session without a client, which its owner has offered; see ``SessionStore.pass_on``.
+
+        Returns:
+            The session, and where it is stored; None if it is not to be had, or the grid cannot tell. Should it be this
+            node's nevertheless, its window runs in the grid, and whoever claims it has it.
+        """
+        stored_under = self.writes_under
+        try:
+            await self._grid.sessions.pass_on(offered, to=self._me)
+            record = await self._grid.sessions.find(offered.session)
+        except (Fenced, SessionGone, GridUnavailable):
+            return None
+        if record is None or record.connected or (record.owner, record.epoch) != (self._me, offered.epoch + 1):
+            return None
+        return record, stored_under
 
     # --- Changed ------------------------------------------------------------------------------------------------------
 

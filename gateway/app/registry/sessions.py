@@ -158,6 +158,12 @@ class Sessions:
         self.absences.found(session.id)
         self._limits.enter(session)
 
+    def add_absent(self, session: Session) -> None:
+        """Take a session in that has no client, and whose window runs in the grid."""
+        self.add(session)
+        session.on_clock = True
+        self._wait_for_client(session)
+
     # --- Attached and detached ----------------------------------------------------------------------------------------
 
     def attach(self, session: Session, connection: Connection) -> None:
@@ -191,12 +197,16 @@ class Sessions:
         if session.dropped:
             return
         session.machine.detach()
+        self._wait_for_client(session)
+        if self._store.replicated:
+            self._gone.put(session, None)
+
+    def _wait_for_client(self, session: Session) -> None:
+        """Keep a session for its window, within the bounds for those without clients."""
         self._deadlines.schedule(session, self._clock.monotonic() + session.window)
         self._arm()
         self.stale_sessions.watch(session)
         self.absences.watch(session)
-        if self._store.replicated:
-            self._gone.put(session, None)
 
     async def _save_disconnects(self, gone: dict[Session, None]) -> None:
         async for some in portions(gone, GONE_AT_ONCE):

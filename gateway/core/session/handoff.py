@@ -3,6 +3,7 @@
 ```text
 take:   JSON {session, epoch}                          the question, and the body of the record ``taken``
 answer: join( JSON {status, cuts, unfinished}, export of the session )
+offer:  JSON {sessions: [{session, epoch}, …]}         by which epochs the asker owns them; the answer: {accepted}
 ```
 
 The objects may get further fields, which older nodes ignore. The export has a version of its own (``byte_form``), and a
@@ -13,7 +14,7 @@ Pure: who may have a session is decided by the grid, and here only by comparing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -32,6 +33,12 @@ TAKE: Final = "take"
 
 TAKEN: Final = "taken"
 """Kind of the record that a session which was given is served elsewhere now, and need not be kept any more."""
+
+OFFER: Final = "offer"
+"""Kind of the question whether a node takes sessions without clients, from one that is about to stop."""
+
+MOST_OFFERED: Final = 1000
+"""Sessions of one offer; more are none."""
 
 _HEAD_AND_EXPORT: Final = 2
 """Parts of an answer."""
@@ -71,11 +78,50 @@ class Take:
         Raises:
             InvalidExport: it is nothing of the kind.
         """
-        fields = _object(data)
-        match fields.get("session"), fields.get("epoch"):
-            case str(session), int(epoch) if 0 < epoch <= MAX_NUMBER:
-                return cls(SessionId(session), Epoch(epoch))
-        raise InvalidExport("a question for a session has the fields 'session' and 'epoch'")
+        return cls.of(_object(data))
+
+    @classmethod
+    def of(cls, fields: JsonValue) -> Take:
+        """Read it from an object; see ``decode``."""
+        if isinstance(fields, dict):
+            match fields.get("session"), fields.get("epoch"):
+                case str(session), int(epoch) if 0 < epoch <= MAX_NUMBER:
+                    return cls(SessionId(session), Epoch(epoch))
+        raise InvalidExport("a session and its claim have the fields 'session' and 'epoch'")
+
+
+def encode_offer(sessions: Sequence[Take]) -> bytes:
+    """Write an offer: sessions, and by which epochs they are the asker's."""
+    return orjson.dumps({"sessions": [{"session": each.session, "epoch": each.epoch} for each in sessions]})
+
+
+def decode_offer(data: bytes) -> list[Take]:
+    """Read an offer.
+
+    Raises:
+        InvalidExport: it is nothing of the kind.
+    """
+    sessions = _object(data).get("sessions")
+    if not isinstance(sessions, list) or len(sessions) > MOST_OFFERED:
+        raise InvalidExport(f"an offer has at most {MOST_OFFERED} 'sessions'")
+    return [Take.of(each) for each in sessions]
+
+
+def encode_accepted(count: int) -> bytes:
+    """Write the answer to an offer: how many of them the node serves now."""
+    return orjson.dumps({"accepted": count})
+
+
+def decode_accepted(data: bytes) -> int:
+    """Read it.
+
+    Raises:
+        InvalidExport: it is nothing of the kind.
+    """
+    match _object(data).get("accepted"):
+        case int(count) if count >= 0:
+            return count
+    raise InvalidExport("the answer to an offer has the field 'accepted'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +211,7 @@ def assume(session: ServerSession, given: ServerSession) -> None:
     session.newest = given.newest
     session.declared = given.declared
     session.declaring = given.declaring
+    session.supports = given.supports
 
 
 def _object(data: bytes) -> dict[str, JsonValue]:

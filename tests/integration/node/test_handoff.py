@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from gateway.app.session.session import Session
+from gateway.catalogue.log_events import SESSIONS_PASSED_ON
 from gateway.core.session.handoff import TAKE, UNCLAIMED, Given, Take
 from gateway.core.types import Epoch, SessionId
 from gateway.core.wire.codes import FENCED
@@ -43,6 +45,12 @@ async def three(linked: LinkedNodes) -> AsyncIterator[tuple[TestNode, TestNode, 
 
 def held(node: TestNode, welcome: Packet) -> Session | None:
     return node.gateway.node.sessions.get(SessionId(welcome["session"]))
+
+
+def held_by(node: TestNode, welcome: Packet) -> Session:
+    session = held(node, welcome)
+    assert session is not None
+    return session
 
 
 class Publisher:
@@ -368,3 +376,71 @@ async def test_a_client_that_knows_no_handoff_is_moved_as_before(two: tuple[Test
             back = await again.resume(welcome["token"], attempt=1, received=last_id(raw), oldest=2)
             assert (back["outcome"], back["reason"]) == ("failed_over", "other_node")
             assert [value for _, _, value, _ in await values(again, 1)] == [1]
+
+
+async def test_what_absent_clients_are_owed_outlives_a_planned_stop(linked: LinkedNodes) -> None:
+    """The session goes to a node that stays, which keeps on numbering for it, and is reattached there."""
+    async with linked.run("n1", "n2") as (n1, n2), RawClient(n1.url) as raw, RawClient(n2.url) as bob:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**", window=600.0)
+        received = last_id(raw)
+        await raw.cut()
+        session = held(n1, welcome)
+        assert session is not None
+        await eventually(lambda: not session.connected)
+        await ask.publish("a/x", 1)
+        await eventually(lambda: session.machine.last_numbered == received + 1)
+
+        await n1.gateway.drain()
+
+        kept = held(n2, welcome)
+        assert kept is not None
+        assert held(n1, welcome) is None
+        assert not len(n1.gateway.node.sessions.former)
+        assert n1.log.of(SESSIONS_PASSED_ON) == [{"sessions": 1, "left": 0}]
+        await n1.gateway.close()
+        await ask.publish("a/y", 2)
+        await eventually(lambda: kept.machine.last_numbered == received + 2)
+        async with RawClient(n2.url) as back:
+            again = await resumed(back, welcome["token"], received=received, oldest=2)
+            assert (again["outcome"], again["resent"], again["lost"]) == ("reattached", 2, 0)
+            await ask.publish("a/x", 3)
+            assert await values(back, 3) == [
+                (received + 1, "a/x", 1, False),
+                (received + 2, "a/y", 2, False),
+                (received + 3, "a/x", 3, False),
+            ]
+
+
+async def test_an_absent_session_goes_from_stop_to_stop(three: tuple[TestNode, TestNode, TestNode]) -> None:
+    """As in a rolling restart: whoever stops passes on what others have passed on to it."""
+    n1, *others = three
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**", window=600.0)
+        received = last_id(raw)
+    await eventually(lambda: held_by(n1, welcome).on_clock)
+    await n1.gateway.drain()
+    ((second, last),) = [pair for pair in permutations(others) if held(pair[0], welcome) is not None]
+    assert held(last, welcome) is None
+    async with RawClient(last.url) as bob, RawClient(last.url) as back:
+        ask = await publisher(bob)
+        await ask.publish("a/x", 1)
+        await second.gateway.drain()
+        await ask.publish("a/x", 2)
+        await eventually(lambda: held_by(last, welcome).machine.last_numbered == received + 2)
+        again = await resumed(back, welcome["token"], received=received, oldest=2)
+        assert (again["outcome"], again["resent"]) == ("reattached", 2)
+        assert [value for _, _, value, _ in await values(back, 2)] == [1, 2]
+
+
+async def test_a_node_that_drains_accepts_no_sessions_of_others(two: tuple[TestNode, TestNode]) -> None:
+    n1, n2 = two
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**", window=600.0)
+    await eventually(lambda: held_by(n1, welcome).on_clock)
+    n2.gateway.node.draining = True
+    await n1.gateway.drain()
+    assert held(n2, welcome) is None
+    record = await n2.gateway.node._context.grid.sessions.find(SessionId(welcome["session"]))
+    assert record is not None
+    assert record.owner == n1.gateway.me

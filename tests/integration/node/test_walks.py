@@ -15,7 +15,9 @@ import pytest
 
 import gateway
 from gateway.app.registry import sessions
+from gateway.settings import HostPort
 from tests.docs.architecture import PAGE, read_walks
+from tests.support.linked_nodes import is_linked
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
@@ -75,9 +77,9 @@ async def cluster(**settings: Any) -> AsyncIterator[tuple[TestNode, TestNode]]:
             yield n1, n2
 
 
-async def subscribed(client: RawClient) -> Packet:
+async def subscribed(client: RawClient, **hello: Any) -> Packet:
     """Open a session that is sent all prices, and return its welcome."""
-    welcome = await client.hello()
+    welcome = await client.hello(**hello)
     await client.send({"type": "subscribe", "id": 1, "request": 1, "selector": "prices/**"})
     await client.expect("reply")
     return welcome
@@ -151,10 +153,32 @@ async def test_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
     check("A drain", called)
 
 
+async def test_a_handoff() -> None:
+    links: dict[str, Any] = {"link": HostPort("127.0.0.1", 0), "dev": True, "drain_jitter": 0.0}
+    async with cluster(**links) as (n1, n2), RawClient(n1.url) as client, RawClient(n2.url) as publisher:
+        await eventually(lambda: is_linked(n1, n2))
+        welcome = await subscribed(client, supports=["handed_over"])
+        with calls() as called:
+            draining = asyncio.create_task(n1.gateway.drain())
+            await client.expect("go-away")
+            await publish(publisher)
+            update = await client.expect("update")
+            await client.ws.close()
+            async with RawClient(n2.url) as back:
+                again = await back.resume(
+                    welcome["token"], attempt=1, received=update["id"], oldest=2, supports=["handed_over"]
+                )
+                await back.send({"type": "ack", "received": update["id"]})
+                await draining
+
+    assert again["outcome"] == "handed_over"
+    check("A handoff", called)
+
+
 def test_every_walk_of_the_page_is_walked_here() -> None:
     names = {f"test_{title.lower().replace(' ', '_')}" for title in read_walks()}
 
-    assert len(names) == 3
+    assert len(names) == 4
     assert names <= globals().keys()
 
 

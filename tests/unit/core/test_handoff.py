@@ -6,7 +6,20 @@ import orjson
 import pytest
 
 from gateway.core.session.export import export, restore
-from gateway.core.session.handoff import GONE, UNCLAIMED, Given, GiveStatus, Take, assume, may_give
+from gateway.core.session.handoff import (
+    GONE,
+    MOST_OFFERED,
+    UNCLAIMED,
+    Given,
+    GiveStatus,
+    Take,
+    assume,
+    decode_accepted,
+    decode_offer,
+    encode_accepted,
+    encode_offer,
+    may_give,
+)
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import join
 from gateway.core.types import Attempt, Epoch, EventId, GridGeneration, RequestNumber, SessionId, TokenGeneration
@@ -53,6 +66,34 @@ def test_a_question_is_read_as_it_was_written() -> None:
 def test_what_is_no_question_is_told_apart(data: bytes) -> None:
     with pytest.raises(InvalidExport):
         Take.decode(data)
+
+
+def test_an_offer_and_its_answer_are_read_as_they_were_written() -> None:
+    offered = [Take(SessionId("s-1"), Epoch(7)), Take(SessionId("s-2"), Epoch(1))]
+    assert decode_offer(encode_offer(offered)) == offered
+    assert decode_offer(encode_offer([])) == []
+    assert decode_accepted(encode_accepted(2)) == 2
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{}",
+        b'{"sessions": {}}',
+        b'{"sessions": ["s"]}',
+        b'{"sessions": [{"session": "s"}]}',
+        encode_offer([Take(SessionId("s"), Epoch(1))] * (MOST_OFFERED + 1)),
+    ],
+)
+def test_what_is_no_offer_is_told_apart(data: bytes) -> None:
+    with pytest.raises(InvalidExport):
+        decode_offer(data)
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"accepted": "2"}', b'{"accepted": -1}'])
+def test_what_answers_no_offer_is_told_apart(data: bytes) -> None:
+    with pytest.raises(InvalidExport):
+        decode_accepted(data)
 
 
 @pytest.mark.parametrize("given", [GIVEN, GONE, UNCLAIMED])

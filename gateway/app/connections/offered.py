@@ -1,0 +1,140 @@
+"""Sessions without clients that a node offers which is about to stop: they are kept as if they had been here (P12)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from gateway.app.cluster.handoff.taker import SessionTaker, Taken
+from gateway.app.cluster.node_links import NodeLinks
+from gateway.app.connections.session_factory import SessionFactory
+from gateway.app.context import Context
+from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.security.enforcement import Enforcement
+from gateway.app.security.revocations import Revocations
+from gateway.app.session.session import Session
+from gateway.core.session.handoff import OFFER, Take, decode_offer, encode_accepted
+from gateway.core.types import NodeRef
+from gateway.core.wire.errors import InvalidExport
+from gateway.ports import Ownership
+from gateway.ports.peers import Question
+
+
+class OfferedSessions:
+    """Accepts them.
+
+    The grid is asked first, as with any other claim: from then on the session is this node's, whether the node that
+    offered it gives it or not. If it does not, nothing is held here, and the client fails over when it comes back.
+
+    Args:
+        context: of the node.
+        links: to the other nodes.
+        store: where sessions become this node's.
+        sessions: the sessions held here.
+        session_factory: makes them.
+        requests: makes lanes.
+        authorisation: what they may do.
+        revocations: whose are refused.
+        enforcement: ends these.
+        taker: asks for what they were.
+        draining: whether this node is about to stop itself.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        links: NodeLinks,
+        *,
+        store: FencedStore,
+        sessions: Sessions,
+        session_factory: SessionFactory,
+        requests: Requests,
+        authorisation: Authorisation,
+        revocations: Revocations,
+        enforcement: Enforcement,
+        taker: SessionTaker,
+        draining: Callable[[], bool],
+    ) -> None:
+        self._me = context.me
+        self._background = context.background
+        self._limits = context.limits
+        self._store = store
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._session_factory = session_factory
+        self._requests = requests
+        self._authorisation = authorisation
+        self._revocations = revocations
+        self._enforcement = enforcement
+        self._taker = taker
+        self._draining = draining
+        links.on_question(OFFER, self._asked)
+
+    def _asked(self, question: Question) -> None:
+        try:
+            offered = decode_offer(question.body)
+        except InvalidExport:
+            question.fail()
+            return
+        self._background.once(self._answer(question, offered), "accept-sessions")
+
+    async def _answer(self, question: Question, offered: Sequence[Take]) -> None:
+        try:
+            accepted = await asyncio.gather(*(self.accept(each, question.peer) for each in offered))
+        except BaseException:
+            question.fail()  # so that nobody waits for it
+            raise
+        question.answer(encode_accepted(sum(accepted)))
+
+    async def accept(self, offered: Take, owner: NodeRef) -> bool:
+        """Take over a session without a client.
+
+        Args:
+            offered: which, and by which epoch it is the other node's.
+            owner: the node that offers it.
+
+        Returns:
+            Whether it is kept here now, with all that its client is owed.
+        """
+        if self._draining() or self._limits.memory_short or not self._store.replicated or not self._revocations.loaded:
+            return False
+        if self._sessions.get(offered.session) is not None:
+            return False
+        accepted = await self._store.accept(Ownership(offered.session, owner, offered.epoch))
+        if accepted is None:
+            return False
+        record, stored_under = accepted
+        if self._revocations.refuses(record):
+            self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
+            return False
+        session = self._session_factory.make(record, stored_under)
+        withdrawn = self._authorisation.enforce(session)
+        taken = await self._taker.take(session, (owner,))
+        if taken is None:
+            return False
+        return await self._keep(session, taken, withdrawn)
+
+    async def _keep(self, session: Session, taken: Taken, withdrawn: tuple[str, ...]) -> bool:
+        """Bring a session up to where this node is, and keep it; False if its client has come back meanwhile."""
+        session.lane = self._requests.lane(session)
+        self._authorisation.withhold(session)
+        replays = self._delivery.replays
+        replay = await replays.collect(session, taken.places)
+        if self._sessions.get(session.id) is not None:
+            self._delivery.forget(session)
+            return False
+        # In one turn of the loop, as for a client that is there.
+        self._sessions.add_absent(session)
+        replays.settle(replay)
+        if replays.has_values(replay):
+            self._delivery.replay(session, replay, taken.unfinished, declare=True)
+        else:
+            self._delivery.declare_gap(session, replay.refused)
+            self._session_factory.activate(session)
+        self._authorisation.declare(session, withdrawn)
+        session.lane.take_up(session)
+        self._taker.confirm(session)
+        return True
