@@ -16,7 +16,7 @@ from gateway.core.pacing.backoff import ReconnectBackoff
 from gateway.core.wire.codes import reconnect_for
 from gateway.core.wire.packets import Backoff
 
-_RECOVERED: Final = frozenset({"failed_over", "reattached"})
+_RECOVERED: Final = frozenset({"failed_over", "handed_over", "reattached"})
 """Reattached is who was served before, and did not hear of it."""
 
 
