@@ -10,6 +10,8 @@ import pytest
 
 from gateway.app.cluster.handoff.giver import STEP_SECONDS
 from gateway.client import Recovery, Session, Update, connect
+from gateway.core.session.handoff import OFFER
+from gateway.core.types import NodeRef
 from gateway.ports import PublishCommand
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.linked_nodes import LinkedNodes
@@ -51,13 +53,18 @@ class Scene:
         self.proxy.target = node.gateway.port
         self.proxy.cut()
 
-    def kill(self, node: TestNode) -> None:
-        """Take a node from the world in this very moment: no byte of it arrives any more, nor at it."""
+    def kill(self, node: TestNode, *, leads: bool = True) -> None:
+        """Take a node from the world in this very moment: no byte of it arrives any more, nor at it.
+
+        Args:
+            node: which.
+            leads: whether the client is led to n3 if it was at the node.
+        """
         for other in (self.n1, self.n2, self.n3):
             if other is not node:
                 self._linked.network.cut(node.gateway.me, other.gateway.me)
         node.gateway.node._context.grid.cut()  # type: ignore[attr-defined]
-        if node is not self.n1:
+        if leads and node is not self.n1:
             self.lead_to(self.n3)
 
     @asynccontextmanager
@@ -168,3 +175,61 @@ async def test_a_node_that_dies_at_any_await_costs_nothing(victim: str, answer: 
     for at in range(1, places + 1):
         with pytest.MonkeyPatch.context() as patch:
             await handed_over(patch, victim, at, answer)
+
+
+NOBODY = 1
+"""A port at which nobody listens: who is led there is away."""
+
+
+async def passed_on(patch: pytest.MonkeyPatch, victim: str, at: int) -> int:
+    """Have n1 stop while its client is away, and a node killed where it waits for the n-th time."""
+    async with scene(patch) as found:
+        dead = {"giver": found.n1, "taker": found.n2}[victim]
+        was_killed = asyncio.Event()
+
+        def kill() -> None:
+            found.kill(dead, leads=False)
+            was_killed.set()
+
+        places = Suspensions(at, kill)
+        giver, offers = found.n1.gateway.node._moves._giver, found.n1.gateway.node._drain._offers
+        links = found.n2.gateway.node.links
+        assert giver is not None
+        assert offers is not None
+        assert links is not None
+        asked = giver if victim == "giver" else links._questions[OFFER].__self__  # type: ignore[attr-defined]
+        patch.setattr(asked, "_answer", places.watched(asked._answer))
+
+        async def only_n2() -> list[NodeRef]:
+            return [found.n2.gateway.me]
+
+        patch.setattr(offers, "_staying", only_n2)
+        async with time_limit(60), found.traffic():
+            await found.goes_on()
+            (session,) = [each for each in found.n1.gateway.node.sessions if each.principal == "alice"]
+            found.proxy.target = NOBODY
+            found.proxy.cut()
+            await eventually(lambda: session.on_clock)
+            drain = asyncio.create_task(found.n1.gateway.drain())
+            killed = asyncio.create_task(was_killed.wait())
+            await asyncio.wait([drain, killed], return_when=asyncio.FIRST_COMPLETED)
+            for each in (drain, killed):
+                each.cancel()
+            found.lead_to(found.n3 if dead is found.n2 and was_killed.is_set() else found.n2)
+            await eventually(lambda: len(found.recoveries) >= 1)
+            await found.goes_on()
+        found.judge()
+        if not was_killed.is_set():
+            assert [(each.outcome, each.node) for each in found.recoveries] == [("reattached", "n2")]
+    return places.count
+
+
+@pytest.mark.parametrize("victim", ["giver", "taker"])
+async def test_a_node_that_dies_while_sessions_are_passed_on_costs_nothing(victim: str) -> None:
+    """The client is away, and comes back to a node that lives."""
+    with pytest.MonkeyPatch.context() as patch:
+        places = await passed_on(patch, victim, 0)
+    assert places >= 1
+    for at in range(1, places + 1):
+        with pytest.MonkeyPatch.context() as patch:
+            await passed_on(patch, victim, at)
