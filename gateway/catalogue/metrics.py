@@ -257,15 +257,10 @@ HANDOFFS = Metric(
     ("given", "gone", "unclaimed", "no_link", "declined", "silent", "invalid"),
 )
 HANDOFF_SECONDS = Metric(
-    "gateway_handoff_seconds",
-    Kind.HISTOGRAM,
-    "Time from asking another node for a session until it was here.",
-    buckets=LATENCY_BUCKETS,
+    "gateway_handoff_seconds", Kind.HISTOGRAM, "Time to get a session from another node.", buckets=LATENCY_BUCKETS
 )
 FORMER_SESSIONS = Metric(
-    "gateway_former_sessions",
-    Kind.GAUGE,
-    "Sessions that other nodes have claimed, and that this one keeps as they were until they are taken, or 10 s.",
+    "gateway_former_sessions", Kind.GAUGE, "Sessions of others now, kept as they were until they are taken, or 10 s."
 )
 REPLAYED_UPDATES = Metric(
     "gateway_replayed_updates_total",
@@ -278,9 +273,7 @@ REPLAY_EVENTS = Metric(
     "Updates that were looked at for clients that came back: each once for all that came together.",
 )
 REPLAY_READS = Metric(
-    "gateway_replay_reads_total",
-    Kind.COUNTER,
-    "Stretches of the grid's streams that were read again for clients that came back.",
+    "gateway_replay_reads_total", Kind.COUNTER, "Stretches of streams that were read again for clients that came back."
 )
 NOT_REPLAYED = Metric(
     "gateway_not_replayed_total",
