@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from gateway.app.session.session import Session
-from gateway.catalogue.log_events import SESSIONS_PASSED_ON
+from gateway.catalogue.log_events import CONNECTION_FAILED, SESSIONS_PASSED_ON
 from gateway.core.session.handoff import TAKE, UNCLAIMED, Given, Take
 from gateway.core.types import Epoch, SessionId
-from gateway.core.wire.codes import FENCED
+from gateway.core.wire.codes import FENCED, TRY_LATER
 from gateway.ports.administration import Conflict
 from tests.support.clock import eventually as sooner_or_later
 from tests.support.linked_nodes import LinkedNodes
@@ -280,6 +280,29 @@ async def test_a_third_node_has_the_session_when_the_second_dies_before_a_word_o
             assert (back["outcome"], back["lost"]) == ("handed_over", 0)
             await ask.publish("a/x", 2)
             assert await values(third, 2) == [(received + 1, "a/x", 1, False), (received + 2, "a/x", 2, False)]
+
+
+@pytest.mark.promise("P3")
+async def test_the_later_claim_has_the_session_though_it_asks_later(
+    linked: LinkedNodes, three: tuple[TestNode, TestNode, TestNode]
+) -> None:
+    """H3: the node that claimed first hears of it, closes its connection, and what comes for it is ignored."""
+    n1, n2, n3 = three
+    async with RawClient(n1.url) as raw, RawClient(n2.url) as second, RawClient(n3.url) as third:
+        welcome = await subscribed(raw, "a/**")
+        received = last_id(raw)
+        linked.network.stall(n2.gateway.me, n1.gateway.me)
+        asking = asyncio.create_task(resumed(second, welcome["token"], attempt=1, received=received, oldest=2))
+        await eventually(lambda: held(n2, welcome) is not None)
+        back = await resumed(third, welcome["token"], attempt=2, received=received, oldest=2)
+        await third.send({"type": "ack", "received": received})
+        assert (back["outcome"], back["lost"]) == ("handed_over", 0)
+        refused = await asking
+        assert (refused["type"], refused["code"]) == ("error", "try_later")
+        assert await second.closed() == TRY_LATER.code
+        assert held(n2, welcome) is None
+        assert held(n3, welcome) is not None
+        assert not n2.log.of(CONNECTION_FAILED)
 
 
 async def test_a_claim_that_is_not_in_the_grid_takes_nothing(two: tuple[TestNode, TestNode]) -> None:

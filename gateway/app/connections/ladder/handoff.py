@@ -78,20 +78,20 @@ class Handoff:
             self._arrivals.take_in(claimed)
         # Others may ask the grid meanwhile: what is waited for here is little of their business.
         claimed.attempt.leave()
+        arrived, replay = session.machine, None
         try:
-            arrived = session.machine
             taken = await self._taker.take(session, _former(claimed))
-            if session.dropped:
-                raise overtaken()
-            if taken is None:
-                return None
-            self._assume(claimed)
-            replay = await self._replays.collect(session, taken.places) if self._is_whole(claimed) else None
+            if taken is not None:
+                self._assume(claimed)
+                if self._is_whole(claimed):
+                    replay = await self._replays.collect(session, taken.places)
         except Exception as bug:
             self._sessions.fail(session, bug)
             raise
         if session.dropped:
             raise overtaken()
+        if taken is None:
+            return None
         if replay is None or not self._is_whole(claimed):
             # As if it had been here all the time: what was lost there before is known, and declared.
             return await self._failover.recover(claimed._replace(was_held=True, is_uninterrupted=True))
