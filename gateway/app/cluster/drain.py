@@ -77,24 +77,23 @@ class Drain:
             moves |= {session: self._begin(session) for session in batch}
             await asyncio.sleep(self._until_next(batch, end) * (0.5 + self._clock.random()) if batch else POLL)
         left = self._connected()
-        await self._until_taken(moves, end)
         moved = len(moves.keys() - set(left))
         await self._moves.hang_up(left)
         await asyncio.gather(*moves.values())
+        await self._until_taken(moves)
         known = await self._start_windows()
         if self._offers is not None:
             await self._offers.offer(end)
         self._log.emit(events.DRAIN_FINISHED, moved=moved, left=len(left))
         return known and not self._arriving()
 
-    async def _until_taken(self, moved: Iterable[Session], end: float) -> None:
+    async def _until_taken(self, moved: Iterable[Session]) -> None:
         """Stay for clients that have left and are on their way: another node will come for their sessions.
 
         Args:
-            moved: who was told to go.
-            end: when the time of the drain is over.
+            moved: who was told to go, or hung up.
         """
-        end = min(end, self._clock.monotonic() + ON_THEIR_WAY)
+        end = self._clock.monotonic() + ON_THEIR_WAY
         expected = [session for session in moved if self._moves.hands_over(session)]
         while self._clock.monotonic() < end:
             expected = [session for session in expected if not session.dropped and not session.connected]

@@ -13,7 +13,7 @@ from gateway.app.session.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED, SESSIONS_PASSED_ON
 from gateway.core.session.handoff import TAKE, UNCLAIMED, Given, Take
 from gateway.core.types import Epoch, SessionId
-from gateway.core.wire.codes import FENCED, TRY_LATER
+from gateway.core.wire.codes import FENCED, GOING_AWAY, TRY_LATER
 from gateway.ports.administration import Conflict
 from tests.support.clock import eventually as sooner_or_later
 from tests.support.linked_nodes import LinkedNodes
@@ -467,3 +467,22 @@ async def test_a_node_that_drains_accepts_no_sessions_of_others(two: tuple[TestN
     record = await n2.gateway.node._context.grid.sessions.find(SessionId(welcome["session"]))
     assert record is not None
     assert record.owner == n1.gateway.me
+
+
+async def test_who_does_not_leave_in_time_is_closed_and_handed_over_all_the_same(linked: LinkedNodes) -> None:
+    async with (
+        linked.run("n1", "n2", drain_timeout=scaled(0.3)) as (n1, n2),
+        RawClient(n1.url) as raw,
+        RawClient(n2.url) as bob,
+        RawClient(n2.url) as again,
+    ):
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        drain = asyncio.create_task(n1.gateway.drain())
+        assert await raw.closed() == GOING_AWAY.code
+        await ask.publish("a/x", 1)
+        back = await resumed(again, welcome["token"], received=last_id(raw), oldest=2)
+        await again.send({"type": "ack", "received": last_id(raw)})
+        assert (back["outcome"], back["lost"]) == ("handed_over", 0)
+        assert [value for _, _, value, _ in await values(again, 1)] == [1]
+        await drain
