@@ -254,7 +254,7 @@ HANDOFFS = Metric(
     Kind.COUNTER,
     "Times that this node asked another one for what it had held of a session that came here, by what came of it.",
     "result",
-    ("given", "gone", "unclaimed", "no_link", "declined", "silent", "invalid"),
+    ("given", "gone", "unclaimed", "outdated", "no_link", "declined", "silent", "invalid"),
 )
 HANDOFF_SECONDS = Metric(
     "gateway_handoff_seconds", Kind.HISTOGRAM, "Time to get a session from another node.", buckets=LATENCY_BUCKETS

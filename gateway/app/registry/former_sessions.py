@@ -20,11 +20,11 @@ from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.timers import Deadlines
 from gateway.core.session.export import export
-from gateway.core.session.handoff import GONE, Given, GiveStatus, Take, may_give
-from gateway.core.stream.transitions import State
+from gateway.core.session.handoff import GONE, PASSABLE, Given, GiveStatus, may_give
 from gateway.core.types import Epoch, SessionId
 from gateway.core.wire.codes import Outcome
 from gateway.core.wire.support import understands
+from gateway.ports import Ownership
 
 KEPT_SECONDS: Final = 10.0
 """Seconds for which a former session is kept: the new owner asks at once, and whoever claims from it, should it die
@@ -33,9 +33,6 @@ before its client has said a word there, does so within some seconds."""
 KEPT_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all of them, about: most sessions take some kibibytes, and few are between two nodes at the same time."""
 
-_KEEPABLE: Final = frozenset({State.DETACHED, State.GAP})
-"""States in which a session without a connection is one that can go on; in others it is just being recovered."""
-
 
 class FormerSession:
     """What a session was here.
@@ -43,31 +40,32 @@ class FormerSession:
     Attributes:
         session: as it was; nothing is done with it any more.
         cuts: how far it had come.
-        given: the highest epoch to which it was given; 0 before.
+        claim: the newest one to which it was given; None before.
         size: bytes, about.
     """
 
-    __slots__ = ("cuts", "given", "session", "size")
+    __slots__ = ("claim", "cuts", "session", "size")
 
     def __init__(self, session: Session, cuts: Cuts) -> None:
         self.session = session
         self.cuts = cuts
-        self.given = Epoch(0)
+        self.claim: Ownership | None = None
         machine = session.machine
         packets = machine.unacknowledged + machine.waiting
         buffered = machine.resend_bytes + machine.waiting_bytes + PACKET_BYTES * packets
         self.size = own_bytes(session) + buffered + session.pending.bytes
 
-    def give(self, epoch: Epoch, now: float) -> Given:
-        """Answer who has claimed it by an epoch.
+    def give(self, claim: Ownership, now: float) -> Given:
+        """Answer who has claimed it.
 
         Args:
-            epoch: of the claim.
+            claim: as the grid has confirmed it.
             now: by the monotonic clock.
         """
-        if not may_give(self.session.epoch, self.given, epoch):
+        given = Epoch(0) if self.claim is None else self.claim.epoch
+        if not may_give(self.session.epoch, given, claim.epoch):
             return GONE
-        self.given = epoch
+        self.claim = claim
         places, unfinished = self.cuts
         return Given(GiveStatus.GIVEN, export(self.session, now), places, unfinished)
 
@@ -103,7 +101,7 @@ class FormerSessions:
     @property
     def given(self) -> int:
         """How many of them were given to their new owners, who have not said yet that they serve them."""
-        return sum(former.given > 0 for former in self._kept.values())
+        return sum(former.claim is not None for former in self._kept.values())
 
     def wants(self, session: Session) -> bool:
         """Tell whether a session that another node has claimed is to be kept."""
@@ -111,7 +109,8 @@ class FormerSessions:
             self.wanted
             and not session.ending
             and understands(session.supports, Outcome.HANDED_OVER)
-            and (session.connection is not None or session.machine.state in _KEEPABLE)
+            # Without a connection in another state, it is just being recovered.
+            and (session.connection is not None or session.machine.state in PASSABLE)
         )
 
     def keep(self, former: FormerSession) -> None:
@@ -128,16 +127,21 @@ class FormerSessions:
     def __contains__(self, session: object) -> bool:
         return session in self._kept
 
-    def give(self, take: Take) -> Given:
-        """Answer who asks for a session."""
-        former = self._kept.get(take.session)
-        return GONE if former is None else former.give(take.epoch, self._clock.monotonic())
+    def give(self, claim: Ownership) -> Given:
+        """Answer who has claimed a session, as the grid has confirmed."""
+        former = self._kept.get(claim.session)
+        return GONE if former is None else former.give(claim, self._clock.monotonic())
 
-    def taken(self, session: SessionId, epoch: Epoch) -> None:
-        """It is served elsewhere by an epoch, and need not be kept; no effect if it was given to a later one."""
-        former = self._kept.get(session)
-        if former is not None and former.given <= epoch:
-            self.forget(session)
+    def taken(self, by: Ownership) -> None:
+        """The client of a session was heard elsewhere: it need not be kept; no effect if it was given to another one.
+
+        Args:
+            by: the node where, and the epoch by which the session is served there now.
+        """
+        former = self._kept.get(by.session)
+        claim = None if former is None else former.claim
+        if claim is not None and claim.owner == by.owner and claim.epoch <= by.epoch:
+            self.forget(by.session)
 
     def forget(self, session: SessionId) -> None:
         """Keep nothing of a session."""
@@ -150,7 +154,9 @@ class FormerSessions:
         """Forget all."""
         if self._timer is not None:
             self._timer.cancel()
-        self._kept.clear()
+            self._timer = None
+        for session in list(self._kept):
+            self.forget(session)
 
     def _sweep_later(self) -> None:
         if self._timer is None and (nearest := self._deadlines.next()) is not None:
@@ -161,5 +167,5 @@ class FormerSessions:
         """Forget those that nobody came for in time."""
         self._timer = None
         for session in self._deadlines.due(self._clock.monotonic()):
-            self._bytes -= self._kept.pop(session).size
+            self.forget(session)
         self._sweep_later()

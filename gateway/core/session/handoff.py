@@ -23,9 +23,10 @@ import orjson
 
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import join, part
-from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber, SessionId
+from gateway.core.stream.transitions import Role, State
+from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber, SessionId, TokenGeneration
 from gateway.core.wire.codec import MAX_NUMBER
-from gateway.core.wire.codec.fields import read_positions
+from gateway.core.wire.codec.fields import read_positions, read_selectors
 from gateway.core.wire.errors import InvalidExport
 
 TAKE: Final = "take"
@@ -39,6 +40,13 @@ OFFER: Final = "offer"
 
 MOST_OFFERED: Final = 1000
 """Sessions of one offer; more are none."""
+
+PASSABLE: Final = frozenset({State.DETACHED, State.GAP})
+"""States in which a session has no connection, and can go on at another node."""
+
+MOST_HEAD_BYTES: Final = 1024 * 1024
+"""Bytes of what an answer says besides the session: a place for each partition, and far more selectors than a session
+may have by default. It is read in one turn of the loop (P20)."""
 
 _HEAD_AND_EXPORT: Final = 2
 """Parts of an answer."""
@@ -69,7 +77,11 @@ class Take:
 
     def encode(self) -> bytes:
         """Write it."""
-        return orjson.dumps({"session": self.session, "epoch": self.epoch})
+        return orjson.dumps(self.fields())
+
+    def fields(self) -> dict[str, JsonValue]:
+        """Write it as an object."""
+        return {"session": self.session, "epoch": self.epoch}
 
     @classmethod
     def decode(cls, data: bytes) -> Take:
@@ -92,7 +104,7 @@ class Take:
 
 def encode_offer(sessions: Sequence[Take]) -> bytes:
     """Write an offer: sessions, and by which epochs they are the asker's."""
-    return orjson.dumps({"sessions": [{"session": each.session, "epoch": each.epoch} for each in sessions]})
+    return orjson.dumps({"sessions": [each.fields() for each in sessions]})
 
 
 def decode_offer(data: bytes) -> list[Take]:
@@ -160,6 +172,8 @@ class Given:
         parts = part(data)
         if len(parts) < _HEAD_AND_EXPORT:
             raise InvalidExport(f"an answer has {_HEAD_AND_EXPORT} parts, and not {len(parts)}")
+        if len(parts[0]) > MOST_HEAD_BYTES:
+            raise InvalidExport(f"an answer begins with {len(parts[0])} bytes, and not with {MOST_HEAD_BYTES} at most")
         head = _object(parts[0])
         if head.get("status") == GiveStatus.UNCLAIMED.value:
             return UNCLAIMED
@@ -188,6 +202,19 @@ def may_give(own: Epoch, given: Epoch, asked: Epoch) -> bool:
     return asked > own and asked >= given
 
 
+def is_outdated(given: ServerSession, presented: TokenGeneration) -> bool:
+    """Tell whether a session has been served elsewhere since it was as it was given.
+
+    Then its client holds a token that its former owner has not handed out. There, numbering may have begun anew, and
+    packet ids alone would not tell: they would seem to go on where the given session is.
+
+    Args:
+        given: as it was restored.
+        presented: generation of the token that the client has shown.
+    """
+    return presented > given.token_generation
+
+
 def assume(session: ServerSession, given: ServerSession) -> None:
     """Have a session, made of its record in the grid, go on with what another node held of it.
 
@@ -200,12 +227,15 @@ def assume(session: ServerSession, given: ServerSession) -> None:
         given: as it was restored; it is not to be used any more.
 
     Raises:
-        InvalidExport: it is another session.
+        InvalidExport: it is another session, or one that cannot go on.
     """
+    machine = given.machine
     if (given.id, given.principal) != (session.id, session.principal):
         raise InvalidExport(f"session {session.id!r} was asked for, and {given.id!r} was given")
+    if machine.role is not Role.SERVER or machine.state not in PASSABLE:
+        raise InvalidExport(f"session {session.id!r} was given as a {machine.role.value} that is {machine.state.value}")
     given.pending.restart()
-    session.machine = given.machine
+    session.machine = machine
     session.pending = given.pending
     session.answers = given.answers
     session.newest = given.newest
@@ -226,11 +256,7 @@ def _object(data: bytes) -> dict[str, JsonValue]:
 
 def _selectors(value: JsonValue) -> dict[RequestNumber, str]:
     if isinstance(value, dict):
-        found = {
-            RequestNumber(int(number)): selector
-            for number, selector in value.items()
-            if number.isascii() and number.isdecimal() and isinstance(selector, str)
-        }
+        found = read_selectors(value)
         if len(found) == len(value):
             return found
     raise InvalidExport("'unfinished' of an answer is no object of selectors by requests")

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.app.session.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED, SESSIONS_PASSED_ON
-from gateway.core.session.handoff import TAKE, UNCLAIMED, Given, Take
+from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, Given, Take
 from gateway.core.types import Epoch, SessionId
 from gateway.core.wire.codes import FENCED, GOING_AWAY, TRY_LATER
 from gateway.ports.administration import Conflict
@@ -282,6 +282,29 @@ async def test_a_third_node_has_the_session_when_the_second_dies_before_a_word_o
             assert await values(third, 2) == [(received + 1, "a/x", 1, False), (received + 2, "a/x", 2, False)]
 
 
+@pytest.mark.promise("P2")
+async def test_what_a_client_has_outgrown_is_not_gone_on_with(
+    linked: LinkedNodes, three: tuple[TestNode, TestNode, TestNode]
+) -> None:
+    """n1 answers too late, n2 serves the client anew and dies: what n1 still keeps is of an earlier numbering."""
+    n1, n2, n3 = three
+    async with RawClient(n1.url) as raw, RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        linked.network.delay(scaled(1.0), n1.gateway.me, n2.gateway.me)
+        async with RawClient(n2.url) as second:
+            anew = await resumed(second, welcome["token"], received=last_id(raw), oldest=2)
+            assert anew["outcome"] == "failed_over"
+            await ask.publish("a/x", 1, 2)
+            received = (await values(second, 2))[0][0]
+            assert received <= last_id(raw), "its packet ids tell nothing"
+            assert SessionId(welcome["session"]) in n1.gateway.node.sessions.former
+            await n2.gateway.close()
+        async with RawClient(n3.url) as third:
+            back = await resumed(third, anew["token"], attempt=2, received=received, oldest=1)
+            assert (back["outcome"], back["reason"], back["lost"]) == ("failed_over", "other_node", None)
+
+
 @pytest.mark.promise("P3")
 async def test_the_later_claim_has_the_session_though_it_asks_later(
     linked: LinkedNodes, three: tuple[TestNode, TestNode, TestNode]
@@ -320,6 +343,30 @@ async def test_a_claim_that_is_not_in_the_grid_takes_nothing(two: tuple[TestNode
             assert Given.decode(answer) == UNCLAIMED
         await (await publisher(bob)).publish("a/x", 1)
         assert [value for _, _, value, _ in await values(raw, 1)] == [1]
+
+
+@pytest.mark.promise("P3")
+async def test_what_is_kept_of_a_session_is_for_its_owner_alone(three: tuple[TestNode, TestNode, TestNode]) -> None:
+    """A node that says it has claimed it, or serves it, gets nothing and spoils nothing by that."""
+    n1, n2, n3 = three
+    links, former = n3.gateway.node.links, n1.gateway.node.sessions.former
+    assert links is not None
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**")
+        received = last_id(raw)
+        await raw.cut()
+        async with RawClient(n2.url) as second:
+            assert (await resumed(second, welcome["token"], received=received, oldest=2))["outcome"] == "handed_over"
+            for epoch in (2, 9):
+                said = Take(SessionId(welcome["session"]), Epoch(epoch)).encode()
+                links.links.send(n1.gateway.me, TAKEN, said)
+                answer = await links.links.ask(n1.gateway.me, TAKE, said, within=scaled(5))
+                assert Given.decode(answer) == (GONE if epoch == 2 else UNCLAIMED)
+            assert len(former) == 1
+            await n2.gateway.close()
+        async with RawClient(n3.url) as third:
+            back = await resumed(third, welcome["token"], attempt=2, received=received, oldest=2)
+            assert (back["outcome"], back["lost"]) == ("handed_over", 0)
 
 
 async def test_a_drain_mutes_nobody_and_waits_for_those_who_are_on_their_way(two: tuple[TestNode, TestNode]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import orjson
 import pytest
 
 from gateway.core.session.export import export, restore
 from gateway.core.session.handoff import (
     GONE,
+    MOST_HEAD_BYTES,
     MOST_OFFERED,
     UNCLAIMED,
     Given,
@@ -18,14 +21,17 @@ from gateway.core.session.handoff import (
     decode_offer,
     encode_accepted,
     encode_offer,
+    is_outdated,
     may_give,
 )
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import join
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.transitions import Role
 from gateway.core.types import Attempt, Epoch, EventId, GridGeneration, RequestNumber, SessionId, TokenGeneration
 from gateway.core.wire.errors import InvalidExport
 from gateway.core.wire.packets import Publish, Subscribe
-from tests.support.machines import opened
+from tests.support.machines import PARAMETERS, opened
 
 pytestmark = pytest.mark.promise("P12")
 
@@ -125,6 +131,8 @@ def test_a_place_that_is_none_counts_as_absent() -> None:
         join([b'{"status": "given", "cuts": {}}', b""]),
         join([b'{"status": "given", "cuts": {}, "unfinished": {"a": "b"}}', b""]),
         join([b'{"status": "given", "cuts": {}, "unfinished": {"1": 2}}', b""]),
+        join([b'{"status": "given", "cuts": {}, "unfinished": {"%b": "a"}}' % (b"9" * 5000), b""]),
+        join([b'{"status": "given", "cuts": {}, "unfinished": {}}' + b" " * MOST_HEAD_BYTES, b""]),
         GIVEN.encode()[:-1],
     ],
 )
@@ -166,6 +174,7 @@ def test_a_session_goes_on_with_what_only_its_node_knew_and_with_what_the_grid_s
     after = session()
     after.token_generation, after.attempt = TokenGeneration(2), Attempt(9)
     after.properties = {"of": "now"}
+    before.machine.detach()
     given = restore(export(before, 10.0), 500.0)
 
     assume(after, given)
@@ -184,8 +193,46 @@ def test_a_session_goes_on_with_what_only_its_node_knew_and_with_what_the_grid_s
 
 @pytest.mark.parametrize("other", [session("t"), session(principal="bob")])
 def test_another_session_than_the_one_that_was_asked_for_is_refused(other: ServerSession) -> None:
+    other.machine.detach()
     asked = session()
     machine = asked.machine
     with pytest.raises(InvalidExport, match="was asked for"):
         assume(asked, other)
     assert asked.machine is machine
+
+
+@pytest.mark.promise("P2")
+@pytest.mark.parametrize(("presented", "is_so"), [(1, False), (3, False), (4, True)])
+def test_who_shows_a_later_token_was_served_elsewhere_since(presented: int, *, is_so: bool) -> None:
+    given = session()
+    given.token_generation = TokenGeneration(3)
+    assert is_outdated(given, TokenGeneration(presented)) is is_so
+
+
+def connected() -> SessionMachine:
+    return opened()
+
+
+def fresh() -> SessionMachine:
+    return SessionMachine(Role.SERVER, PARAMETERS)
+
+
+def closed() -> SessionMachine:
+    machine = opened()
+    machine.close()
+    return machine
+
+
+def of_a_client() -> SessionMachine:
+    machine = opened(Role.CLIENT)
+    machine.detach()
+    return machine
+
+
+@pytest.mark.parametrize("make", [connected, fresh, closed, of_a_client])
+def test_what_cannot_go_on_is_refused(make: Callable[[], SessionMachine]) -> None:
+    """Whatever another node gives: a session that is served there still, or none that a client could come back to."""
+    asked, other = session(), session()
+    other.machine = make()
+    with pytest.raises(InvalidExport, match="was given as"):
+        assume(asked, restore(export(other, 10.0), 10.0))

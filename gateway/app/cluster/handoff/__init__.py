@@ -3,8 +3,9 @@
 ```text
 client          B: SessionTaker            grid                 A: SessionGiver
 resume ───▶ claim ─────────────────────▶ epoch + 1, was A's
-            take {session, epoch} ────────────────────────────▶ asks the grid: B's, by that epoch?
-                                            ◀── find ────────── begins nothing more, 50 ms for what has begun
+            take {session, epoch} ────────────────────────────▶ is it B's, by that epoch?
+                                            ◀── find ────────── asks the grid
+                                                                begins nothing more, 50 ms for what has begun
                                                                 stops serving it, closes its socket (4004), keeps it
             ◀──────────────── what it was, unanswered requests, how far it had come
             catches up, index, reattaches

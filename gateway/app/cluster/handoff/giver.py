@@ -31,7 +31,6 @@ class SessionGiver:
     def __init__(self, context: Context, links: NodeLinks, sessions: Sessions) -> None:
         self._grid = context.grid
         self._background = context.background
-        self._me = context.me
         self._links = links
         self._sessions = sessions
         sessions.former.wanted = True
@@ -75,30 +74,31 @@ class SessionGiver:
             take: which, and by which claim.
             claimant: the node that asks.
         """
-        held = self._sessions.get(take.session)
-        if held is not None:
-            if take.epoch <= held.epoch or not self._sessions.former.wants(held):
-                return GONE
-            claimed = await self._claim_of(held)
-            if claimed is None:
-                return UNCLAIMED
-            if claimed != Ownership(take.session, claimant, take.epoch):
-                return GONE  # somebody else has claimed it since, or it was never claimed like this
+        former, held = self._sessions.former, self._sessions.get(take.session)
+        if held is None and take.session not in former:
+            return GONE
+        if held is not None and (take.epoch <= held.epoch or not former.wants(held)):
+            return GONE
+        claim = Ownership(take.session, claimant, take.epoch)
+        why_not = await self._refusal(claim)
+        if why_not is not None:
+            return why_not
+        if (held := self._sessions.get(take.session)) is not None:
             await self._freeze(held, take.epoch)
-        return self._sessions.former.give(take)
+        return former.give(claim)
 
-    async def _claim_of(self, held: Session) -> Ownership | None:
-        """Ask the grid who has claimed a session from this node; None if nobody has, or the grid cannot tell.
+    async def _refusal(self, claim: Ownership) -> Given | None:
+        """Tell what to answer whose claim the grid does not confirm; None if it does.
 
-        A link may say what it likes: a node stops serving a session because of what the grid says.
+        A link may say what it likes. What the grid says is why a node stops serving a session, and shows it to another.
         """
         try:
-            record = await self._grid.sessions.find(held.id)
+            record = await self._grid.sessions.find(claim.session)
         except GridUnavailable:
-            return None
-        if record is None or record.owner == self._me or record.epoch <= held.epoch:
-            return None
-        return Ownership(record.id, record.owner, record.epoch)
+            return UNCLAIMED
+        if record is None or record.epoch < claim.epoch:
+            return UNCLAIMED
+        return None if Ownership(record.id, record.owner, record.epoch) == claim else GONE
 
     async def _freeze(self, held: Session, epoch: Epoch) -> None:
         """Let what has been begun for a session come to its end, for a moment; then stop serving it.
@@ -116,4 +116,4 @@ class SessionGiver:
             taken = Take.decode(record.body)
         except InvalidExport:
             return
-        self._sessions.former.taken(taken.session, taken.epoch)
+        self._sessions.former.taken(Ownership(taken.session, record.peer, taken.epoch))

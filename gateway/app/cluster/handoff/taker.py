@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -12,9 +12,10 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.session.export import restore
-from gateway.core.session.handoff import TAKE, TAKEN, Given, GiveStatus, Take, assume
-from gateway.core.types import EventId, NodeRef, RequestNumber
+from gateway.core.session.handoff import TAKE, TAKEN, Given, GiveStatus, Take, assume, is_outdated
+from gateway.core.types import EventId, NodeRef, RequestNumber, TokenGeneration
 from gateway.core.wire.errors import InvalidExport
+from gateway.ports import Ownership
 from gateway.ports.peers import Declined, NoLink, Silent
 
 TAKE_SECONDS: Final = 0.25
@@ -33,8 +34,8 @@ class Taken(NamedTuple):
         unfinished: selectors of subscribes of which it has not been handed all current values, by their requests.
     """
 
-    places: dict[int, EventId]
-    unfinished: dict[RequestNumber, str]
+    places: Mapping[int, EventId]
+    unfinished: Mapping[RequestNumber, str]
 
 
 class SessionTaker:
@@ -58,26 +59,29 @@ class SessionTaker:
         """Tell whether one of the former owners of a session can be asked for it."""
         return self._links is not None and any(self._is_reachable(each, session) for each in dict.fromkeys(former))
 
-    async def take(self, session: Session, former: Sequence[NodeRef]) -> Taken | None:
+    async def take(
+        self, session: Session, former: Sequence[NodeRef], presented: TokenGeneration | None = None
+    ) -> Taken | None:
         """Have a session that was claimed go on with what a former owner held of it.
 
         Args:
             session: as it was made of its record, without a connection; its machine, requests and answers are replaced.
             former: the owners before, the last one first.
+            presented: generation of the token that its client has shown; None if it is away.
 
         Returns:
-            Where it goes on, detached; None if nobody gave it, and it is as it was.
+            Where it goes on, detached; None if nobody gave it and it is as it was, or if it was lost meanwhile.
         """
         until = self._clock.monotonic() + TAKE_SECONDS
         for node in dict.fromkeys(former):
             if not self._is_reachable(node, session):
                 continue
             given = await self._ask(node, session, until)
-            if given is not None and not session.dropped:
-                taken = self._assume(session, given)
-                if taken is not None:
-                    session.given_by = None if node == self._me else node
-                    return taken
+            if session.dropped:
+                return None
+            if given is not None and self._assume(session, given, presented):
+                session.given_by = None if node == self._me else node
+                return Taken(given.cuts, given.unfinished)
         return None
 
     def confirm(self, session: Session) -> None:
@@ -96,14 +100,10 @@ class SessionTaker:
         return state.up and state.silence < SILENCE_SECONDS
 
     async def _ask(self, node: NodeRef, session: Session, until: float) -> Given | None:
+        """Ask one node; counts why it has given nothing."""
         began = self._clock.monotonic()
-        result = "given"
         try:
             given = await self._asked(node, Take(session.id, session.epoch), until - began)
-            if given.status is GiveStatus.GIVEN:
-                self._metrics.observe(catalogue.HANDOFF_SECONDS, self._clock.monotonic() - began)
-                return given
-            result = given.status.value
         except NoLink:
             result = "no_link"
         except Declined:
@@ -112,24 +112,32 @@ class SessionTaker:
             result = "silent"
         except InvalidExport:
             result = "invalid"
+        else:
+            if given.status is GiveStatus.GIVEN:
+                self._metrics.observe(catalogue.HANDOFF_SECONDS, self._clock.monotonic() - began)
+                return given
+            result = given.status.value
         self._metrics.add(catalogue.HANDOFFS, label=result)
         return None
 
     async def _asked(self, node: NodeRef, take: Take, within: float) -> Given:
         if node == self._me:  # it has been elsewhere, and nobody there had a word with its client
-            return self._sessions.former.give(take)
+            return self._sessions.former.give(Ownership(take.session, node, take.epoch))
         if self._links is None or within <= 0:
             raise NoLink("there is no time left to ask")
         return Given.decode(await self._links.links.ask(node, TAKE, take.encode(), within=within))
 
-    def _assume(self, session: Session, given: Given) -> Taken | None:
-        now = self._clock.monotonic()
+    def _assume(self, session: Session, given: Given, presented: TokenGeneration | None) -> bool:
+        """Have a session go on with what was given, detached; False if it cannot."""
+        result = "given"
         try:
-            assume(session, restore(given.session, now))
+            restored = restore(given.session, self._clock.monotonic())
+            if presented is not None and is_outdated(restored, presented):
+                result = "outdated"
+            else:
+                assume(session, restored)
+                session.machine.adopt(self._session_parameters)
         except InvalidExport:
-            self._metrics.add(catalogue.HANDOFFS, label="invalid")
-            return None
-        session.machine.adopt(self._session_parameters)
-        session.machine.detach()
-        self._metrics.add(catalogue.HANDOFFS, label="given")
-        return Taken(dict(given.cuts), dict(given.unfinished))
+            result = "invalid"
+        self._metrics.add(catalogue.HANDOFFS, label=result)
+        return result == "given"

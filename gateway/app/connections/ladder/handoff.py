@@ -80,7 +80,8 @@ class Handoff:
         claimed.attempt.leave()
         arrived, replay = session.machine, None
         try:
-            taken = await self._taker.take(session, _former(claimed))
+            presented = claimed.attempt.token.token_generation
+            taken = await self._taker.take(session, _former(claimed), presented)
             if taken is not None:
                 self._assume(claimed)
                 if self._is_whole(claimed):

@@ -210,6 +210,11 @@ def read_unfinished(packet: Object, name: str) -> dict[RequestNumber, str]:
     selectors = packet.get(name)
     if not isinstance(selectors, dict) or len(selectors) > MOST_UNFINISHED:
         return {}
+    return read_selectors(selectors)
+
+
+def read_selectors(selectors: Object) -> dict[RequestNumber, str]:
+    """Read selectors by the numbers of requests from an object; see ``read_unfinished``."""
     return {
         RequestNumber(int(number)): selector
         for number, selector in selectors.items()
