@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gateway.app.cluster.handoff.taker import SessionTaker, Taken
+from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -18,6 +18,7 @@ from gateway.app.security.revocations import Revocations
 from gateway.app.session.session import Session
 from gateway.core.session.handoff import OFFER, Take, decode_offer, encode_accepted
 from gateway.core.types import NodeRef
+from gateway.core.wire.codes import GOING_AWAY
 from gateway.core.wire.errors import InvalidExport
 from gateway.ports import Ownership
 from gateway.ports.peers import Question
@@ -59,6 +60,7 @@ class OfferedSessions:
         draining: Callable[[], bool],
     ) -> None:
         self._me = context.me
+        self._clock = context.clock
         self._background = context.background
         self._limits = context.limits
         self._store = store
@@ -104,30 +106,50 @@ class OfferedSessions:
         if self._sessions.get(offered.session) is not None:
             return False
         accepted = await self._store.accept(Ownership(offered.session, owner, offered.epoch))
-        if accepted is None:
-            return False
+        if accepted is None or self._sessions.get(offered.session) is not None:
+            return False  # or its client has come here meanwhile
         record, stored_under = accepted
         if self._revocations.refuses(record):
             self._enforcement.end_claimed(Ownership(record.id, self._me, record.epoch))
             return False
         session = self._session_factory.make(record, stored_under)
+        # Should its client come here, it waits for that.
+        async with session.resuming:
+            try:
+                is_kept = await self._keep(session, owner)
+            except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+                self._sessions.fail(session, bug)
+                return False
+            if not is_kept:
+                self._sessions.drop(session, GOING_AWAY)
+        return is_kept
+
+    async def _keep(self, session: Session, owner: NodeRef) -> bool:
+        """Take a session in, have it go on as it was given, and bring it up to where this node is.
+
+        It is taken in first, so that the node hears of it whatever is revoked, withdrawn or claimed meanwhile.
+
+        Returns:
+            False if it was not given, or was lost meanwhile.
+        """
         withdrawn = self._authorisation.enforce(session)
+        self._sessions.add(session)
+        arrived = session.machine
+        arrived.open(self._clock.monotonic(), generation=session.token_generation)
         taken = await self._taker.take(session, (owner,))
         if taken is None:
             return False
-        return await self._keep(session, taken, withdrawn)
-
-    async def _keep(self, session: Session, taken: Taken, withdrawn: tuple[str, ...]) -> bool:
-        """Bring a session up to where this node is, and keep it; False if its client has come back meanwhile."""
         session.lane = self._requests.lane(session)
         self._authorisation.withhold(session)
+        session.elsewhere_until = self._clock.monotonic()  # from here on, the other node numbers nothing for it
         replays = self._delivery.replays
         replay = await replays.collect(session, taken.places)
-        if self._sessions.get(session.id) is not None:
-            self._delivery.forget(session)
+        if session.dropped:
             return False
         # In one turn of the loop, as for a client that is there.
         self._sessions.add_absent(session)
+        for run in arrived.kept():
+            session.machine.submit_run(run)  # what its client was to be told meanwhile
         replays.settle(replay)
         if replays.has_values(replay):
             self._delivery.replay(session, replay, taken.unfinished, declare=True)

@@ -11,7 +11,8 @@ import pytest
 
 from gateway.app.session.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED, SESSIONS_PASSED_ON
-from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, Given, Take
+from gateway.core.policy.revocations import RevocationKind
+from gateway.core.session.handoff import GONE, OFFER, TAKE, TAKEN, UNCLAIMED, Given, Take
 from gateway.core.types import Epoch, SessionId
 from gateway.core.wire.codes import FENCED, GOING_AWAY, TRY_LATER
 from gateway.ports.administration import Conflict
@@ -514,6 +515,54 @@ async def test_a_node_that_drains_accepts_no_sessions_of_others(two: tuple[TestN
     record = await n2.gateway.node._context.grid.sessions.find(SessionId(welcome["session"]))
     assert record is not None
     assert record.owner == n1.gateway.me
+
+
+async def test_what_one_node_does_not_accept_goes_to_another(
+    three: tuple[TestNode, TestNode, TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, n2, n3 = three
+    monkeypatch.setattr("gateway.app.cluster.handoff.offers.OFFERED_AT_ONCE", 1)
+    links = n2.gateway.node.links
+    assert links is not None
+    asked: list[object] = []
+
+    async def refuse(offered: object, _: object) -> bool:
+        asked.append(offered)
+        return False
+
+    monkeypatch.setattr(links._questions[OFFER].__self__, "accept", refuse)  # type: ignore[attr-defined]
+    welcomes = []
+    for _ in range(4):
+        async with RawClient(n1.url) as raw:
+            welcomes.append(await subscribed(raw, "a/**", window=600.0))
+    await eventually(lambda: all(held_by(n1, each).on_clock for each in welcomes))
+    await n1.gateway.drain()
+    assert len(asked) == 1
+    assert all(held(n3, each) is not None for each in welcomes)
+    assert n1.log.of(SESSIONS_PASSED_ON) == [{"sessions": 4, "left": 0}]
+
+
+@pytest.mark.promise("P8")
+async def test_a_session_that_is_revoked_while_it_is_passed_on_is_kept_nowhere(
+    two: tuple[TestNode, TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, n2 = two
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**", window=600.0)
+    await eventually(lambda: held_by(n1, welcome).on_clock)
+    replays = n2.gateway.node.sessions.delivery.replays
+    collect = replays.collect
+
+    async def revoked_meanwhile(session: Session, places: Any) -> Any:
+        replay = await collect(session, places)
+        await n2.gateway.node.revocations.revoke(RevocationKind.SESSION, session.id)
+        return replay
+
+    monkeypatch.setattr(replays, "collect", revoked_meanwhile)
+    await n1.gateway.drain()
+    assert held(n1, welcome) is None
+    assert held(n2, welcome) is None
+    assert not len(n2.gateway.node.sessions)
 
 
 async def test_who_does_not_leave_in_time_is_closed_and_handed_over_all_the_same(linked: LinkedNodes) -> None:
