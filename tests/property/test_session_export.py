@@ -60,6 +60,10 @@ class SessionExport(RuleBasedStateMachine):
     def hand_over(self, ahead: float) -> None:
         self.twins.hand_over(ahead)
 
+    @rule(ahead=st.sampled_from(CLOCKS))
+    def take(self, ahead: float) -> None:
+        self.twins.take(ahead)
+
     # --- The application ----------------------------------------------------------------------------------------------
 
     @rule(topics=st.lists(st.sampled_from(TOPICS), min_size=1, max_size=6), snapshot=st.booleans())
@@ -194,6 +198,7 @@ def walk(seed: int) -> Counter[str]:
 
     actions: list[tuple[float, Callable[[], object]]] = [
         (6, lambda: twins.hand_over(pick.choice(CLOCKS))),
+        (1, lambda: twins.take(pick.choice(CLOCKS))),
         (8, lambda: twins.submit(pick.choices(TOPICS, k=pick.randint(1, 5)))),
         (2, lambda: twins.submit(pick.choices(TOPICS, k=2), snapshot=True)),
         (4, lambda: twins.submit([pick.choice(TOPICS)], room=PLENTY)),
@@ -243,6 +248,7 @@ def reached() -> Counter[str]:
     ("what", "share"),
     [
         ("exported", 0.99),
+        ("taken", 0.5),
         ("attached", 0.9),
         ("detached", 0.3),
         ("gap", 0.2),

@@ -1,5 +1,8 @@
 """Two session machines joined by a bad link: every packet exactly once and in order, or a declared restart (P2, P6).
 
+A third machine is that of another node, to which the session is handed over at any point of its history: what it was
+given, and all that follows, has to be as if the session had stayed (P12).
+
 Two drivers run the same actions (``tests.support.link_pair``). Hypothesis searches for short counterexamples and
 shrinks them. A seeded walk is weighted like the life of a mobile client, and shows by numbers that the interesting
 states are reached often; a search that never gets there would prove nothing.
@@ -20,8 +23,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from gateway.core.stream.transitions import State
 from tests.support.link_ends import PLENTY, End
 from tests.support.link_pair import LinkPair, parameters
+from tests.support.link_server import ServerEnd
 
-pytestmark = pytest.mark.promise("P2", "P6")
+pytestmark = pytest.mark.promise("P2", "P5", "P6", "P12")
 
 TOPICS: Final = ("a", "b", "c")
 BUFFERS: Final = (1, 2, 4, 8, 30)
@@ -109,9 +113,33 @@ class SessionMachines(RuleBasedStateMachine):
     def a_late_resume_arrives(self) -> None:
         self.pair.deliver_late_resume()
 
+    # --- The cluster --------------------------------------------------------------------------------------------------
+
     @rule()
     def the_node_is_replaced(self) -> None:
         self.pair.replace_server()
+
+    @rule(forgets=st.booleans(), stops=st.booleans(), served=st.booleans())
+    def the_session_moves(self, forgets: bool, stops: bool, served: bool) -> None:
+        self.pair.move(forgets=forgets, stops=stops)
+        if served:
+            self.pair.deliver_to_server()
+
+    @rule()
+    def the_node_that_took_it_dies(self) -> None:
+        self.pair.lose_taker()
+
+    @rule(is_slow=st.booleans())
+    def the_grid_slows_down(self, is_slow: bool) -> None:
+        self.pair.is_slow = is_slow
+
+    @rule()
+    def a_request_begins(self) -> None:
+        self.pair.server.begin()
+
+    @rule()
+    def a_request_is_answered(self) -> None:
+        self.pair.server.answer()
 
     # --- Time and form ------------------------------------------------------------------------------------------------
 
@@ -120,8 +148,8 @@ class SessionMachines(RuleBasedStateMachine):
         self.pair.pass_time(seconds)
 
     @rule(server=st.booleans(), room=st.sampled_from(ROOMS))
-    def hand_over(self, server: bool, room: int) -> None:
-        self.end(server).hand_over(room)
+    def restore(self, server: bool, room: int) -> None:
+        self.end(server).restore(room)
 
     @rule()
     def settle(self) -> None:
@@ -171,23 +199,20 @@ def walk(seed: int) -> Counter[str]:
             pair.reconnect()
 
     # Not bound methods: another server may have taken the first one's place by the time the action is taken.
-    def notify() -> None:
-        pair.server.notify()
-
-    def renew() -> None:
-        pair.server.renew_token()
+    def of_server(act: Callable[[ServerEnd], object]) -> Callable[[], object]:
+        return lambda: act(pair.server)
 
     actions: list[tuple[float, Callable[[], object]]] = [
         (10, pair.client.publish),
         (8, lambda: pair.server.update(pick.choice(TOPICS))),
         (4, lambda: pair.server.update_all(pick.choices(TOPICS, k=pick.randint(1, 4)), room=pick.choice(ROOMS))),
-        (4, notify),
-        (1, renew),
+        (4, of_server(ServerEnd.notify)),
+        (1, of_server(ServerEnd.renew_token)),
         (12, lambda: end().flush(pick.choice(ROOMS))),
         (10, lambda: pair.deliver_to_server(pick.randint(1, 5))),
         (10, lambda: pair.deliver_to_client(pick.randint(1, 5))),
         (5, lambda: pair.pass_time(pick.choice(TIMES))),
-        (2, lambda: end().hand_over(pick.choice(ROOMS))),
+        (2, lambda: end().restore(pick.choice(ROOMS))),
         (10, come_back),
         (1, lambda: pair.cut(client_notices=pick.random() < 0.8, server_notices=side())),
         (0.3, pair.reconnect),
@@ -196,6 +221,11 @@ def walk(seed: int) -> Counter[str]:
         (0.7, lambda: pair.double(to_client=side())),
         (0.7, lambda: pair.swap(to_client=side())),
         (0.2, pair.replace_server),
+        (1, lambda: pair.move(forgets=side(), stops=side())),
+        (0.3, pair.lose_taker),
+        (2, lambda: setattr(pair, "is_slow", side())),
+        (4, of_server(ServerEnd.begin)),
+        (3, of_server(ServerEnd.answer)),
     ]
     weights = [weight for weight, _ in actions]
     acts = [act for _, act in actions]
@@ -215,7 +245,7 @@ def reached() -> Counter[str]:
     counts: Counter[str] = Counter()
     for seed in range(WALKS):
         try:
-            counts.update(set(walk(seed)))
+            counts.update(what for what, times in walk(seed).items() if times)
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
@@ -226,6 +256,12 @@ def reached() -> Counter[str]:
     ("what", "share"),
     [
         ("reattached", 0.3),
+        ("handed_over", 0.3),
+        ("handed over with requests", 0.1),
+        ("handed over with begun requests", 0.05),
+        ("taker lost", 0.1),
+        ("missed meanwhile", 0.02),
+        ("outdated", 0.02),
         ("failed_over", 0.5),
         ("gap", 0.4),
         ("cut while resuming", 0.3),
@@ -265,6 +301,39 @@ def test_cut_twice_in_a_row_without_traffic_loses_nothing() -> None:
 
     assert pair.seen["failed_over"] == 0
     assert pair.seen["reattached"] == 5
+    pair.settle()
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_what_a_former_node_kept_is_no_good_to_who_was_served_anew(tells: bool) -> None:
+    """Numbering has begun anew at the node that took it: packet ids fit both by accident, and the token tells."""
+    pair = LinkPair(parameters(), parameters(packets=4), tells_generations=tells)
+    pair.client.flush(PLENTY)
+    pair.deliver_to_server(9)
+    for _ in TOPICS:
+        pair.server.notify()
+    pair.server.flush(PLENTY)
+    pair.deliver_to_client(9)
+    pair.client.publish()
+    pair.client.flush(PLENTY)
+    pair.client.machine.forget_kept()  # it cannot resend what the server misses, so that numbering begins anew
+    pair.move(forgets=False)
+    pair.deliver_to_server()
+    pair.deliver_to_client()
+    assert pair.seen["failed_over"] == 1
+    for topic in TOPICS:
+        pair.server.update(topic)
+    pair.server.flush(PLENTY)
+    pair.deliver_to_client(9)
+    assert pair.former is not None
+    assert pair.client.machine.received <= pair.former.machine.last_numbered
+
+    pair.lose_taker()
+    pair.reconnect()
+    pair.deliver_to_server()
+
+    assert pair.seen["outdated"] == 1
+    assert pair.seen["failed_over"] == 2
     pair.settle()
 
 

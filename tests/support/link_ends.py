@@ -1,19 +1,17 @@
-"""The two ends of a link pair: a client and a node around their machines (see ``link_pair``)."""
+"""The ends of a link pair: what both have in common, and the client's (see ``link_pair``, and ``link_server``)."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gateway.core.stream.machine import SessionMachine
-from gateway.core.stream.messages import SharedFrame
-from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.stream.runs import Outgoing
 from gateway.core.stream.transitions import Role, State
-from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, Version
+from gateway.core.types import Attempt, RequestNumber, TokenGeneration
 from gateway.core.wire import codec
-from gateway.core.wire.codes import FailoverReason, Outcome
+from gateway.core.wire.codes import Numbering
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
     Ack,
@@ -80,6 +78,12 @@ class Ledger:
         known = self.numbered.setdefault(packet.id, packet.body)
         assert known == packet.body, f"packet {packet.id} was written with two contents"
         assert len(self.numbered) == max(self.numbered), "a number was left out"
+
+    def copy(self) -> Ledger:
+        """Return another one that says the same."""
+        other = Ledger()
+        other.numbered, other.acknowledged = dict(self.numbered), self.acknowledged
+        return other
 
 
 class End:
@@ -148,7 +152,7 @@ class End:
             self.pair.seen["ping timeout"] += 1
             self.give_up()
 
-    def hand_over(self, room: int) -> None:
+    def restore(self, room: int) -> None:
         """Go on with a machine that was exported and restored, after comparing the two."""
         now = self.pair.now
         exported = self.machine.export(now)
@@ -233,7 +237,7 @@ class ClientEnd(End):
     def _welcomed(self, welcome: Welcome) -> None:
         machine = self.machine
         self.holds = TokenGeneration(max(self.holds, int(welcome.token)))
-        if welcome.outcome is Outcome.REATTACHED:
+        if welcome.numbering is Numbering.KEPT:
             self.sent.acknowledged = max(self.sent.acknowledged, welcome.received)
             resent = machine.reattach(received=welcome.received, now=self.pair.now)
             assert resent == machine.last_numbered - welcome.received
@@ -270,147 +274,3 @@ class ClientEnd(End):
                 self.notices.append(message)
             case _:
                 raise AssertionError(f"unexpected {item}")
-
-
-class ServerEnd(End):
-    """A node and its application, for one session.
-
-    Attributes:
-        life: number of the numbering; a new one for every restart and every new node.
-        submitted: session packets handed to the machine in this life.
-        notices: notices handed in, in this life.
-    """
-
-    def __init__(self, pair: LinkPair, machine: SessionMachine) -> None:
-        super().__init__(pair, machine)
-        self.life = 0
-        self.submitted = 0
-        self._conflated = 0
-        self.notices: list[str] = []
-        self.new_life()
-
-    def new_life(self) -> None:
-        """Numbering has begun anew."""
-        self.life = len(self.pair.ledgers)
-        self.sent = Ledger()
-        self.pair.ledgers.append(self.sent)
-        self.taken_in = self.submitted = self._conflated = 0
-        self.notices.clear()
-
-    def submit(self, topic: str | None, body: bytes) -> None:
-        """Hand in a body; without a connection in a new life there is nobody to number it for."""
-        self._submit_run(Run.of(Outgoing(topic, body)))
-
-    def _submit_run(self, run: Run, *, room: int = 0) -> None:
-        """Hand in bodies, and have them written in the same step if there is room and the machine finds it simple."""
-        if self.machine.state is State.FRESH:
-            return
-        self.submitted += run.count
-        before = self.machine.state
-        now = self.pair.now
-        twin = SessionMachine.restore(self.machine.export(now), now)
-        message = self.machine.send_now(SharedFrame(run), room)
-        if message is None:
-            assert self.machine.export(now) == twin.export(now), "it did something, and said that it did nothing"
-        else:
-            self.pair.seen["sent at once"] += 1
-            twin.submit_run(run)
-            assert twin.flush(room) == [message], "one step wrote something else than two"
-            assert twin.export(now) == self.machine.export(now)
-            self._write([message])
-            return
-        self.machine.submit_run(run)
-        if self.machine.state is State.GAP and before is not State.GAP:
-            self.pair.seen["gap"] += 1
-        assert before is not State.GAP or self.machine.discarded > 0
-
-    def update(self, topic: str) -> None:
-        """Change a topic."""
-        self.update_all([topic], room=0)
-
-    def update_all(self, topics: Sequence[str], *, room: int) -> None:
-        """Change topics, some perhaps more than once, and send that as one run."""
-        bodies = []
-        for topic in topics:
-            self.pair.versions[topic] = version = self.pair.versions.get(topic, 0) + 1
-            bodies.append(self._value(topic, version, snapshot=False))
-        self._submit_run(Run(tuple(bodies)), room=room)
-
-    def notify(self) -> None:
-        """Say something that must arrive, or be declared lost."""
-        self.pair.notices += 1
-        message = str(self.pair.notices)
-        if self.machine.state is not State.FRESH:
-            self.notices.append(message)
-        self.submit(None, codec.encode_notice(Notice("values_reread", message)))
-
-    def _value(self, topic: str, version: int, *, snapshot: bool) -> Outgoing:
-        event = EventId(f"0-1-{version}")
-        return Outgoing(topic, codec.encode_update(topic, Version(version), event, b"%d" % version, snapshot=snapshot))
-
-    def renew_token(self) -> None:
-        """Hand out a newer token by a ping."""
-        if self.machine.state is State.ATTACHED:
-            self.pair.generation += 1
-            self.machine.ping(str(self.pair.generation))
-
-    def deliver(self, packets: list[Packet]) -> None:
-        """Take a message in that came over the connection of the moment."""
-        self.receive(packets)
-
-    def resumed(self, connection: Connection, resume: Resume) -> None:
-        """Serve a resume on the best rung (protocol 5.4)."""
-        pair, machine = self.pair, self.machine
-        if resume.attempt <= pair.attempt_served:
-            pair.seen["stale attempt"] += 1
-            return
-        pair.attempt_served = resume.attempt
-        if self.connection is not None:
-            self.give_up()
-        self.connection = connection
-        pair.generation += 1
-        handed_out = TokenGeneration(pair.generation) if pair.tells_generations else None
-        presented = TokenGeneration(int(resume.token)) if pair.tells_generations else None
-        reason: FailoverReason | None = None
-        resent, lost = 0, None
-        if machine.state is State.FRESH:
-            machine.open(pair.now, generation=handed_out)
-            outcome, reason = Outcome.FAILED_OVER, FailoverReason.OTHER_NODE
-        else:
-            machine.resume()
-            self._conflated += machine.conflated
-            same_life = connection.life == self.life
-            if not same_life:
-                pair.seen["client in an earlier numbering"] += 1
-            if machine.can_reattach(received=resume.received, oldest=resume.oldest, generation=presented):
-                assert same_life, "reattached a client whose packet ids belong to an earlier numbering"
-                resent = machine.reattach(received=resume.received, now=pair.now)
-                self.sent.acknowledged = max(self.sent.acknowledged, resume.received)
-                outcome = Outcome.REATTACHED
-            else:
-                lost = machine.lost(resume.received, generation=presented)
-                if same_life and pair.tells_generations:
-                    assert lost == self.submitted - resume.received - self._conflated
-                    assert lost or machine.state is State.RESUMING
-                elif not same_life:
-                    assert lost is None, "a number was declared that nobody can know"
-                machine.restart(pair.now, generation=handed_out)
-                outcome, reason = Outcome.FAILED_OVER, FailoverReason.GAP
-                self.new_life()
-        pair.seen[outcome.value] += 1
-        machine.send_link(pair.welcome(outcome, reason, self, resent, lost))
-        if outcome is Outcome.FAILED_OVER:
-            for topic, version in pair.versions.items():
-                self._submit_run(Run.of(self._value(topic, version, snapshot=True)))
-        self.flush(PLENTY)
-
-    def take_in(self, item: object) -> None:
-        if isinstance(item, Ping):
-            return
-        self.taken_in += 1
-        assert isinstance(item, Publish)
-        executed = self.pair.executed
-        if item.request > len(executed):
-            assert item.request == len(executed) + 1, "a request was skipped"
-            executed.append(item.request)
-        self.submit(None, codec.encode_reply(Reply(request=item.request)))

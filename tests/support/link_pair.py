@@ -23,7 +23,8 @@ from gateway.core.types import NodeId, PacketId, SessionId, TokenGeneration
 from gateway.core.wire import codec
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import Ack, Backoff, Limits, Resume, Welcome
-from tests.support.link_ends import PLENTY, ClientEnd, Connection, Ledger, ServerEnd
+from tests.support.link_ends import PLENTY, ClientEnd, Connection, Ledger
+from tests.support.link_server import ServerEnd
 
 PATIENCE: Final = 2000
 """Steps after which a pair that has not come to rest counts as stuck; a full buffer takes some dozens."""
@@ -55,9 +56,12 @@ class LinkPair:
         now: virtual time, in seconds.
         seen: how often what happened; makes coverage visible.
         executed: requests that took effect, in order (the grid).
+        is_slow: the grid leaves requests without an answer, until a server is told to ask or to answer.
         versions: current version by topic (the grid).
+        log: all versions, in the order in which they were published (the grid).
         ledgers: what servers have numbered, by life.
         pending: a connection whose resume the servers have not seen yet.
+        former: the node that has served the session before, and keeps it as it was; None if there is none.
     """
 
     def __init__(self, client: StreamParameters, server: StreamParameters, *, tells_generations: bool = True) -> None:
@@ -65,13 +69,17 @@ class LinkPair:
         self.seen: Counter[str] = Counter()
         self.tells_generations = tells_generations
         self.executed: list[int] = []
+        self.is_slow = False
         self.versions: dict[str, int] = {}
+        self.log: list[tuple[str, int]] = []
         self.notices = 0
         self.generation = 1
         self.attempt_served = 0
         self.ledgers: list[Ledger] = []
         self.pending: Connection | None = None
         self.late: Connection | None = None
+        self.former: ServerEnd | None = None
+        self._moves = self._forgets = False
         self._server_parameters = server
         self.server = ServerEnd(self, SessionMachine(Role.SERVER, server))
         self.client = ClientEnd(self, SessionMachine(Role.CLIENT, client))
@@ -92,7 +100,7 @@ class LinkPair:
             node=NodeId("n"),
             token=str(self.generation),
             outcome=outcome,
-            numbering=Numbering.KEPT if outcome is Outcome.REATTACHED else Numbering.RESTARTED,
+            numbering=Numbering.RESTARTED if outcome is Outcome.FAILED_OVER else Numbering.KEPT,
             reason=reason,
             received=server.machine.received,
             resent=resent,
@@ -125,6 +133,8 @@ class LinkPair:
                 break
             self.server.deliver(codec.decode_from_client(connection_now.to_server.popleft()))
             moved = True
+            if self._forgets:
+                self.former = None
         return moved
 
     def deliver_to_client(self, count: int = 1) -> bool:
@@ -141,7 +151,16 @@ class LinkPair:
     def _serve_resume(self, connection: Connection) -> None:
         (packet,) = codec.decode_from_client(connection.to_server.popleft())
         if isinstance(packet, Resume):
+            if self._moves and packet.attempt > self.attempt_served:
+                self._moves = False
+                self._hand_over(TokenGeneration(int(packet.token)))
             self.server.resumed(connection, packet)
+
+    def _hand_over(self, presented: TokenGeneration) -> None:
+        """Have another node take the session from the one that serves it, or from the one that did before."""
+        self._stop_server()
+        if self.former is not None:
+            self.server = self.former.succeed(presented) or self.server
 
     def cut(self, *, client_notices: bool, server_notices: bool) -> None:
         """Cut the connection; an end that does not notice goes on writing into the void."""
@@ -195,7 +214,41 @@ class LinkPair:
             if end.connection is not None:
                 end.connection.cut()
         self.server = ServerEnd(self, SessionMachine(Role.SERVER, self._server_parameters))
+        self.former = None
         self.seen["node replaced"] += 1
+
+    # --- What the cluster does ----------------------------------------------------------------------------------------
+
+    def execute(self, request: int) -> None:
+        """Have a request take effect, unless it has (P5)."""
+        if request > len(self.executed):
+            assert request == len(self.executed) + 1, "a request was skipped"
+            self.executed.append(request)
+
+    def move(self, *, forgets: bool, stops: bool = False) -> None:
+        """Have the client come to another node, which takes the session from the one that serves it (rung 2).
+
+        Args:
+            forgets: whether the former node hears that the client was heard at the next one, and forgets the session.
+            stops: whether the former node hears of the claim before it is asked for the session.
+        """
+        self._moves, self._forgets = True, forgets
+        if stops:
+            self._stop_server()
+        self.reconnect()
+
+    def _stop_server(self) -> None:
+        if self.server.is_serving:
+            self.server.stop()
+            self.former = self.server
+
+    def lose_taker(self) -> None:
+        """Let the node die to which the session has moved; the next one asks the one before, if that still keeps it."""
+        former = self.former
+        if former is not None:
+            self.seen["taker lost"] += 1
+            self.replace_server()
+            self.former, self._moves = former, True
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass and both machines do what is due."""
@@ -209,9 +262,11 @@ class LinkPair:
         """Let the link become good and everything come to rest; then the two ends must agree on everything."""
         self.cut(client_notices=True, server_notices=True)
         self.pending = self.late = None
+        self.is_slow = False
         self.reconnect()
         for _ in range(PATIENCE):
             moved = self.deliver_to_server() | self.deliver_to_client()
+            self.server.work()
             self.client.flush(PLENTY)
             self.server.flush(PLENTY)
             if moved:

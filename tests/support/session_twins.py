@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from gateway.core.session.export import export, restore
+from gateway.core.session.handoff import PASSABLE, Given, GiveStatus, assume
 from gateway.core.session.pending import Work
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.machine import SessionMachine, StreamParameters
@@ -57,6 +58,12 @@ KINDS: Final = ("subscribe", "unsubscribe", "publish", "properties", "authentica
 
 MOST_TWINS: Final = 3
 """Restored sessions that go along at once: the first of them stays, as one that was restored long ago."""
+
+RECORDED: Final = (
+    *("selections", "properties", "roles", "principal_properties", "credential", "credential_expires"),
+    *("token_generation", "confirmed", "attempt", "publish_partitions"),
+)
+"""What the grid holds of a session besides what it is made with."""
 
 WALL: Final = 1_000_000.0
 """Time of day at the start, in seconds since 1970."""
@@ -154,6 +161,39 @@ class Twins:
         twin = restore(exported, self.now + ahead)
         assert export(twin, self.now + ahead) == exported
         self._note()
+        self._go_along(twin, ahead)
+
+    def take(self, ahead: float) -> None:
+        """Have another node take the session, with a record of it from the grid, and what it makes of both go along."""
+        self.all_do(self._stop)
+        first = self.first
+        if first.machine.state not in PASSABLE:
+            return
+        given = Given.decode(Given(GiveStatus.GIVEN, export(first, self.now)).encode())
+        machine = SessionMachine(Role.SERVER, first.machine.parameters)
+        twin = ServerSession(
+            first.id,
+            principal=first.principal,
+            window=first.window,
+            machine=machine,
+            declared=GridGeneration(1),
+        )
+        for name in RECORDED:
+            setattr(twin, name, getattr(first, name))
+        assume(twin, restore(given.session, self.now + ahead))
+        self._stop(twin, self.now + ahead)
+        self.seen["taken"] += 1
+        self._go_along(twin, ahead)
+
+    def _stop(self, session: ServerSession, _now: float) -> None:
+        """The client has gone, and what follows is for a new connection, here or elsewhere."""
+        session.machine.detach()
+        session.pending.restart()
+        session.token_confirmed = False
+        session.credential_notice = 0.0  # it means nothing if they do not end
+        session.watch_credentials(self._wall, notice=60.0)
+
+    def _go_along(self, twin: ServerSession, ahead: float) -> None:
         self.sessions.append((twin, ahead))
         if len(self.sessions) > 1 + MOST_TWINS:
             del self.sessions[2]

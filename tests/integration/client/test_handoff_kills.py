@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -26,6 +26,9 @@ QUICK = {"backoff_initial": 0.01, "backoff_maximum": 0.05, "lease": scaled(60.0)
 
 LEAST = 5
 """Updates, and publishes, before and after."""
+
+PACE = 0.002
+"""Seconds that a publish takes."""
 
 
 class Scene:
@@ -101,7 +104,7 @@ class Scene:
         while not self._stopping:
             self.published += 1
             await bob.publish("log/x", self.published)
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(PACE)
 
     async def _ask(self, alice: Session) -> None:
         number = 0
@@ -127,34 +130,67 @@ async def scene(patch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
         yield Scene(linked, nodes, proxy)
 
 
-def slow_down(patch: pytest.MonkeyPatch, node: TestNode, seconds: float) -> None:
-    """Have publishes of a node executed at once, and answered later: one is under way nearly all the time."""
-    topics = node.gateway.node._context.grid.topics
-    execute = topics.publish
+class LateAnswers:
+    """Has publishes of a node executed at once, and from some moment on answered when the session has been asked for.
 
-    async def publish(commands: Sequence[PublishCommand]) -> object:
-        results = await execute(commands)
-        await asyncio.sleep(seconds)
-        return results
+    Args:
+        patch: of the test.
+        node: which.
+        seconds: after that, until they are answered.
 
-    patch.setattr(topics, "publish", publish)
+    Attributes:
+        under_way: publishes that have been executed and not answered.
+        held: whether they are held.
+        asked: set when the session has been asked for.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch, node: TestNode, seconds: float) -> None:
+        self.under_way = 0
+        self.held = False
+        self.asked = asyncio.Event()
+        topics = node.gateway.node._context.grid.topics
+        execute = topics.publish
+
+        async def publish(commands: Sequence[PublishCommand]) -> object:
+            self.under_way += 1
+            results = await execute(commands)
+            await asyncio.sleep(PACE)
+            if self.held:
+                await self.asked.wait()
+                await asyncio.sleep(seconds)
+            self.under_way -= 1
+            return results
+
+        patch.setattr(topics, "publish", publish)
+
+    def note(self, answer: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        """Return what answers who asks for the session, and notes that somebody has."""
+
+        async def asked(*arguments: object) -> None:
+            self.asked.set()
+            await answer(*arguments)
+
+        return asked
 
 
 async def handed_over(patch: pytest.MonkeyPatch, victim: str, at: int, answer: float) -> int:
     """Have a session handed over, and a node killed where it waits for the n-th time; returns how often it waited."""
     async with scene(patch) as found:
-        slow_down(patch, found.n1, answer)
+        late = LateAnswers(patch, found.n1, answer)
         dead = {"giver": found.n1, "taker": found.n2}[victim]
         places = Suspensions(at, lambda: found.kill(dead))
+        giver = found.n1.gateway.node._moves._giver
+        assert giver is not None
         if victim == "giver":
-            giver = found.n1.gateway.node._moves._giver
-            assert giver is not None
-            patch.setattr(giver, "_answer", places.watched(giver._answer))
+            patch.setattr(giver, "_answer", late.note(places.watched(giver._answer)))
         else:
+            patch.setattr(giver, "_answer", late.note(giver._answer))
             resumes = found.n2.gateway.node.connections._first_packets._resume_handler
             patch.setattr(resumes, "_recover", places.watched(resumes._recover))
         async with time_limit(60), found.traffic():
             await found.goes_on()
+            await eventually(lambda: late.under_way > 0)
+            late.held = True
             found.lead_to(found.n2)
             await eventually(lambda: len(found.recoveries) >= 1)
             await found.goes_on()
