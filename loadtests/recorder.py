@@ -18,7 +18,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import SessionClosed, SessionEnded, SessionExpired, SessionRefused
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.wire.codec import encode_value
-from gateway.core.wire.codes import Numbering
+from gateway.core.wire.codes import Numbering, Outcome
 from gateway.core.wire.packets import Update, Welcome
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
 from loadtests.greenlets import sleep
@@ -230,10 +230,12 @@ class Watching:
         if recorder.stopping:
             return
         tally = recorder.tally
-        if recovery.numbering is Numbering.KEPT:
+        if recovery.numbering is not Numbering.KEPT:
+            tally.failed_over += 1
+        elif recovery.outcome == Outcome.REATTACHED:
             tally.reattached += 1
         else:
-            tally.failed_over += 1
+            tally.handed_over += 1
         tally.declared_lost += recovery.lost or 0
         tally.longest_recovery = max(tally.longest_recovery, recovery.gap_seconds)
         recorder.request(f"{RESUME_PREFIX}{recovery.outcome}", recovery.gap_seconds)

@@ -19,6 +19,7 @@ class Tally:
         sessions_lost: sessions that ended though nobody closed them, for whatever reason.
         attempts_failed: attempts to connect that ended without a welcome; the next one may have succeeded.
         reattached: recoveries on rung 1.
+        handed_over: recoveries by which packet numbers went on at another node: rungs 2 and 3.
         failed_over: recoveries on rung 4.
         declared_lost: packets that welcomes said would never come.
         declared_folded: updates that newer ones said they took the place of.
@@ -42,6 +43,7 @@ class Tally:
     sessions_lost: int = 0
     attempts_failed: int = 0
     reattached: int = 0
+    handed_over: int = 0
     failed_over: int = 0
     declared_lost: int = 0
     declared_folded: int = 0
@@ -80,4 +82,4 @@ class Tally:
     @property
     def recoveries(self) -> int:
         """Recoveries on any rung."""
-        return self.reattached + self.failed_over
+        return self.reattached + self.handed_over + self.failed_over
