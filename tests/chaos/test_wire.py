@@ -57,12 +57,13 @@ def test_a_topic_counts_as_selected_from_the_request_on() -> None:
     assert not wire.is_asked_for("c10/a")
 
 
-def test_a_reattached_session_sends_what_the_node_misses_and_a_failed_over_one_what_has_no_answer() -> None:
+@pytest.mark.parametrize("kept", ["reattached", "handed_over"])
+def test_who_keeps_its_numbers_sends_what_the_node_misses_and_who_fails_over_what_has_no_answer(kept: str) -> None:
     wire, found = wired()
     for number in (1, 2, 3):
         wire.request({"type": "publish", "value": number})
     assert (wire.resume()["attempt"], wire.resume()["oldest"]) == (1, 1)
-    assert not wire.resumed(welcome("reattached", received=2)), "the first resume was left without an answer"
+    assert not wire.resumed(welcome(kept, received=2)), "the first resume was left without an answer"
     assert [packet["id"] for packet in wire.unacknowledged()] == [3]
     wire.take_reply({"request": 2})
     wire.resume()
@@ -72,7 +73,7 @@ def test_a_reattached_session_sends_what_the_node_misses_and_a_failed_over_one_w
     assert found == []
 
 
-@pytest.mark.parametrize(("outcome", "received"), [("reattached", 4), ("failed_over", 1)])
+@pytest.mark.parametrize(("outcome", "received"), [("reattached", 4), ("handed_over", 4), ("failed_over", 1)])
 def test_a_welcome_that_does_not_fit_is_found(outcome: str, received: int) -> None:
     wire, found = wired()
     wire.resume()

@@ -14,6 +14,12 @@ from tests.chaos.account.sessions import Identity
 
 SUBPROTOCOL: Final = "gateway.v1.json"
 
+SUPPORTS: Final = ("handed_over",)
+"""What a witness understands of what came after the protocol's first version (4.1.1)."""
+
+KEPT: Final = frozenset({"reattached", "handed_over"})
+"""Outcomes by which numbers go on (10)."""
+
 Packet: TypeAlias = dict[str, Any]
 
 Violated: TypeAlias = Callable[[str, str], None]
@@ -68,6 +74,7 @@ class Wire:
             "attempt": self._attempt,
             "received": self.received,
             "oldest": self._oldest,
+            "supports": SUPPORTS,
         }
 
     def resumed(self, welcome: Packet) -> bool:
@@ -80,14 +87,15 @@ class Wire:
         self._answered = self._attempt
         self._take_advice(welcome)
         received = welcome["received"]
-        if welcome["outcome"] == "reattached":
+        outcome = welcome["outcome"]
+        if outcome in KEPT:
             if not self._oldest - 1 <= received < self._next_id:
-                self._violated("P2", f"reattached with received {received}, of {self._oldest} to {self._next_id - 1}")
+                self._violated("P2", f"{outcome} with received {received}, of {self._oldest} to {self._next_id - 1}")
             self._sent = [(number, packet) for number, packet in self._sent if number > received]
             self.acknowledged = self.received
             return only
         if received != 0:
-            self._violated("P2", f"failed_over with received {received}")
+            self._violated("P2", f"{outcome} with received {received}")
         self.received = self.acknowledged = 0
         self._sent.clear()
         self._next_id = 1

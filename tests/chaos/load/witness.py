@@ -26,7 +26,7 @@ from tests.chaos.deadlines import Stuck, ended
 from tests.chaos.load.connection import Connection, Over
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, LEAVER, Habits
-from tests.chaos.load.wire import Packet, Wire
+from tests.chaos.load.wire import KEPT, SUPPORTS, Packet, Wire
 from tests.support.numbering import SESSION_PACKETS
 
 ACKNOWLEDGE: Final = 0.4
@@ -129,7 +129,14 @@ class Witness:
 
     def _hello(self) -> Packet:
         properties = {"of": self.name}
-        return {"type": "hello", "principal": self.name, "properties": properties, "window": self.crowd.window}
+        window = self.crowd.window
+        return {
+            "type": "hello",
+            "principal": self.name,
+            "properties": properties,
+            "window": window,
+            "supports": SUPPORTS,
+        }
 
     def _welcomed(self, welcome: Packet) -> None:
         now = self.crowd.now()
@@ -145,7 +152,7 @@ class Witness:
                 self._ask({"type": "subscribe", "selector": f"{root}/**"})
             return
         wire = self._session
-        kept = welcome["outcome"] == "reattached"
+        kept = welcome["outcome"] in KEPT
         through = wire.received + welcome["resent"] if kept else 0
         only = wire.resumed(welcome)
         told = Welcome(now, kept=kept, conflated=welcome["conflated"], through=through, only=only)
