@@ -73,7 +73,7 @@ def _described(case: type[Case]) -> str:
     if not case.apart:
         return f"{case.title}, {case.rounds} x {', '.join(case.contestants)}"
     rows = ", ".join(case.contestants)
-    return f"{case.title}; only when it is named, for it takes {case.apart}; --rows are {rows}"
+    return f"{case.title}; only when it is named, for {case.apart}; --rows are {rows}"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,6 +12,7 @@ from benchmarks.cases.failover import FailoverCase
 from benchmarks.cases.fanout import FanOut
 from benchmarks.cases.grid_cost import GridCostCase
 from benchmarks.cases.growth import GrowthCase
+from benchmarks.cases.handoff import HandoffCase
 from benchmarks.cases.memory import MemoryCase
 from benchmarks.cases.own_topic import OwnTopic
 from benchmarks.cases.publish import PublishCase
@@ -46,6 +47,7 @@ CASES: Final[Sequence[type[Case]]] = (
     CrossNodeCase,
     ConnectCase,
     ReattachCase,
+    HandoffCase,
     FailoverCase,
     MemoryCase,
     SnapshotCase,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from benchmarks.cases import fanout, own_topic, publish
+from benchmarks.cases import fanout, handoff, own_topic, publish
 from benchmarks.cases.base import OURS, Reference
 from benchmarks.comparison import GENERATOR_LIMIT, OVERLOADED, has_flag, is_spread, spread
 from benchmarks.document import Document, Judged
@@ -69,6 +69,9 @@ HEADLINES: Final[Mapping[Reference, str]] = {
     _ours("cross_node", "20 publishes/s", "ratio"): "seen on another node, p50, in round trips to Redis",
     _ours("reattach", _STORM, "total_cpu"): "2,000 cut and back at once: CPU each, µs",
     _ours("reattach", _STORM, "recovered"): "… sessions recovered, %",
+    _ours("handoff", handoff.VARIANT, "total_cpu"): "2,000 to another node, the first one lives: CPU each, µs",
+    _ours("handoff", handoff.VARIANT, "rate"): "… handed over per second",
+    _ours("handoff", handoff.VARIANT, "recovered"): "… sessions recovered, %",
     _ours("failover", _STORM, "total_cpu"): "node killed, 2,000 back at once: CPU each, µs",
     _ours("failover", _STORM, "redis_share"): "… Redis's CPU beside it, %",
     _ours("failover", _STORM, "recovered"): "… sessions recovered, %",
@@ -248,6 +251,7 @@ _PATHS: Final = (
     *((f"a publish, confirmed, {variant.rpartition(', ')[2]}", "publish", variant) for variant in publish.ARRAYS),
     ("a new session with three selections and their values", "connect", _STORM),
     ("a reattach, until the last value is there", "reattach", _STORM),
+    ("a handoff, likewise", "handoff", handoff.VARIANT),
     ("a failover, likewise", "failover", _STORM),
 )
 """Paths of the explanation: what is done once, the case and the variant that tell what it costs."""

@@ -167,7 +167,7 @@ class Case(ABC):
         rounds: how often each contestant is measured unless ``--runs`` says otherwise.
         systems: what its contestants are made of, where these are no systems themselves: names of systems, each with
             the settings that are not its defaults.
-        apart: about how long it takes, if that is why it runs only when it is asked for by name; else empty.
+        apart: why it runs only when it is asked for by name; else empty.
     """
 
     name: ClassVar[str]

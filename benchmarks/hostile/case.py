@@ -91,7 +91,7 @@ class Hostile(Case):
         }
     }
     rounds: ClassVar[int] = 1
-    apart: ClassVar[str] = "40 minutes"
+    apart: ClassVar[str] = "it takes 40 minutes"
 
     def run(self, contestant: str, context: Context) -> Sequence[Row]:
         """See ``Case``."""

@@ -23,7 +23,7 @@ from benchmarks.storm.crowd import Crowd, allow_descriptors, crowd_on
 from benchmarks.storm.loop import StormFailed
 from benchmarks.storm.member import Interest, Member
 from benchmarks.storm.publisher import Publisher
-from benchmarks.storm.scenarios import HOME, REFUGE, SCENARIOS, publish_everything
+from benchmarks.storm.scenarios import HOME, LINKED, REFUGE, SCENARIOS, publish_everything
 from benchmarks.systems.base import Endpoint, Role, SystemFailed, SystemUnavailable, WireProtocol
 from benchmarks.systems.gateway import BENCHMARK_SETTINGS, CONNECT_TARGET
 
@@ -187,12 +187,12 @@ class Sweep:
 
     def storms(self) -> Iterator[Row]:
         """Sessions that come all at once, through HAProxy, in several numbers."""
-        for name, scenario in SCENARIOS.items():
+        for name in (each for each in SCENARIOS if each not in LINKED):
             for sessions in STORMS:
                 self._progress.say(f"{name}: {sessions:,} sessions at once")
                 allow_descriptors(sessions * _DESCRIPTORS_PER_SESSION + _DESCRIPTORS)
                 with running(self._placement) as cluster, crowd_on(self._placement.others) as crowd:
-                    storm = scenario(cluster, crowd, sessions)
+                    storm = SCENARIOS[name](cluster, crowd, sessions)
                 values = {
                     "sessions": float(sessions),
                     "server_cpu": storm.per_session(Role.SERVER) * _MICROSECONDS,

@@ -12,7 +12,7 @@ import click
 from benchmarks.placement import Placement
 from benchmarks.storm.cluster import running
 from benchmarks.storm.crowd import allow_descriptors, crowd_on
-from benchmarks.storm.scenarios import SCENARIOS, Storm
+from benchmarks.storm.scenarios import LINKED, SCENARIOS, Storm
 from benchmarks.systems.base import Role
 
 _MICRO: Final = 1e6
@@ -40,7 +40,10 @@ def main(scenario: str, sessions: int, runs: int, settings: tuple[str, ...], as_
     placement = Placement.of_this_machine()
     storms = []
     for _ in range(runs):
-        with running(placement, settings=given) as cluster, crowd_on(placement.others) as crowd:
+        with (
+            running(placement, settings=given, links=scenario in LINKED) as cluster,
+            crowd_on(placement.others) as crowd,
+        ):
             storm = SCENARIOS[scenario](cluster, crowd, sessions)
         storms.append(storm)
         print(json.dumps(figures(storm)) if as_json else _line(storm), flush=True)

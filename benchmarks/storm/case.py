@@ -17,7 +17,7 @@ from benchmarks.storm.cluster import running
 from benchmarks.storm.crowd import allow_descriptors, crowd_on, shared_topics
 from benchmarks.storm.echo import Echoes
 from benchmarks.storm.loop import StormFailed
-from benchmarks.storm.scenarios import SCENARIOS, WARM_UP, Storm
+from benchmarks.storm.scenarios import LINKED, SCENARIOS, WARM_UP, Storm
 from benchmarks.storm.socketio import SocketIoCrowd
 from benchmarks.systems.base import Role, StartOptions, SystemFailed
 from benchmarks.systems.c_floor import CFloor
@@ -61,11 +61,11 @@ def at_most(case: str, text: str, factor: float) -> Target:
     )
 
 
-def all_recovered(case: str) -> Target:
+def all_recovered(case: str, variant: str = VARIANT) -> Target:
     """Demand that no session is lost."""
     return Target(
         f"{case}: all sessions recovered",
-        Reference(case, VARIANT, OURS, RECOVERED.name),
+        Reference(case, variant, OURS, RECOVERED.name),
         None,
         factor=_PERCENT,
         at_least=True,
@@ -73,8 +73,13 @@ def all_recovered(case: str) -> Target:
 
 
 class StormCase(Case):
-    """A storm of ``SCENARIOS`` that the gateway, Socket.IO and a bare handshake go through."""
+    """A storm of ``SCENARIOS`` that the gateway, Socket.IO and a bare handshake go through.
 
+    Attributes:
+        variant: of its rows.
+    """
+
+    variant: ClassVar[str] = VARIANT
     figures: ClassVar[Sequence[Figure]] = (
         TOTAL_CPU, SERVER_CPU, STORE_CPU, BALANCER_CPU, STORE_SHARE, RATE, TYPICAL, LAST, RECOVERED, CLIENT_CPU,
     )  # fmt: skip
@@ -92,7 +97,7 @@ class StormCase(Case):
 
     def _gateway(self, context: Context) -> Storm:
         with (
-            running(context.placement, checkout=context.checkout) as cluster,
+            running(context.placement, links=self.name in LINKED, checkout=context.checkout) as cluster,
             crowd_on(context.placement.others) as crowd,
         ):
             try:
@@ -127,7 +132,7 @@ class StormCase(Case):
             LAST.name: echoes.seconds * MILLISECONDS,
             CLIENT_CPU.name: echoes.own_cpu / SESSIONS * MICROSECONDS,
         }
-        return Row(self.name, VARIANT, BARE, values, failures)
+        return Row(self.name, self.variant, BARE, values, failures)
 
     def _socketio(self, context: Context) -> Storm:
         system = context.systems["socketio"]
@@ -193,7 +198,7 @@ class StormCase(Case):
             values[BALANCER_CPU.name] = storm.per_session(Role.BALANCER) * MICROSECONDS
         if storm.waits:
             values[TYPICAL.name] = median(storm.waits) * MILLISECONDS
-        return Row(self.name, VARIANT, contestant, values, [storm.failure] if storm.failure else [])
+        return Row(self.name, self.variant, contestant, values, [storm.failure] if storm.failure else [])
 
 
 def _address(node: Node) -> tuple[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import shutil
+import time
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from benchmarks.measure import process_cpu, resident_bytes
 from benchmarks.placement import Placement
 from benchmarks.processes import HOST, PinnedProcess, listens, redis_server, scratch_folder, wait_until
 from benchmarks.systems.base import Role
+from gateway.adapters.link_authority import CA_FILE, make_certificates
 from gateway.local.ports import free_port
 
 NODES: Final = ("n1", "n2")
@@ -47,9 +49,16 @@ class Cluster:
     """
 
     def __init__(
-        self, folder: Path, placement: Placement, *, connection_rate: int | None = None, checkout: Checkout = THIS
+        self,
+        folder: Path,
+        placement: Placement,
+        *,
+        links: bool = False,
+        connection_rate: int | None = None,
+        checkout: Checkout = THIS,
     ) -> None:
         """Describe a cluster; ``running`` starts it."""
+        self._links = links
         self._checkout = checkout
         self._connection_rate = connection_rate
         self._folder = folder
@@ -120,6 +129,15 @@ class Cluster:
         sample = 'gateway_sessions{state="connected"}'
         wait_until(lambda: self.metric(node, sample) == sessions, f"{node} has {sessions} connected sessions")
 
+    def wait_linked(self) -> None:
+        """Wait until each node has a link to each other one.
+
+        Raises:
+            SystemFailed: not in time.
+        """
+        sample, others = 'gateway_links{state="up"}', len(self._listen) - 1
+        wait_until(lambda: all(self.metric(node, sample) == others for node in self._listen), "the nodes have links")
+
     @contextlib.contextmanager
     def start(self, nodes: Iterable[str], settings: Mapping[str, str], *, balancer: bool) -> Iterator[None]:
         """Run it for the length of the block."""
@@ -130,6 +148,8 @@ class Cluster:
             keys = self._folder / "token-keys"
             keys.touch(mode=0o600)
             keys.write_text(f"{secrets.token_urlsafe(_TOKEN_KEY_BYTES)}\n")
+            if self._links:
+                make_certificates(self._folder, nodes, now=time.time())
             for node in nodes:
                 self.processes[node] = stack.enter_context(self._node(node, port, keys, settings))
             for node in nodes:
@@ -155,6 +175,7 @@ class Cluster:
             # Whoever publishes as fast as it can is what these limits are there to slow down.
             "rate-packets": "0",
             "rate-bytes": "0",
+            **(self._link_of(node) if self._links else {}),
             **settings,
         }
         return PinnedProcess(
@@ -163,6 +184,14 @@ class Cluster:
             folder=self._folder,
             environment=self._checkout.environment(),
         )
+
+    def _link_of(self, node: str) -> Mapping[str, str]:
+        return {
+            "link": f"{HOST}:{free_port()}",
+            "link-tls-ca": str(self._folder / CA_FILE),
+            "link-tls-certificate": str(self._folder / f"{node}.pem"),
+            "link-tls-key": str(self._folder / f"{node}.key"),
+        }
 
     def _balancer(self) -> PinnedProcess:
         topology = lb.topology.build(
@@ -208,6 +237,7 @@ def running(
     *,
     nodes: Iterable[str] = NODES,
     settings: Mapping[str, str] | None = None,
+    links: bool = False,
     balancer: bool = True,
     connection_rate: int | None = None,
     checkout: Checkout = THIS,
@@ -218,6 +248,7 @@ def running(
         placement: cores.
         nodes: names of the nodes.
         settings: of ``gateway serve`` that are not the default, by flag without the dashes; nothing for a switch.
+        links: whether they have links to each other, with TLS.
         balancer: whether HAProxy stands before them, by the configuration that ``lb render`` writes.
         connection_rate: connections a second that HAProxy accepts; all that come if None.
         checkout: the version that nodes are run from.
@@ -227,6 +258,6 @@ def running(
         SystemFailed: a part did not come up.
     """
     with scratch_folder("storm") as folder:
-        cluster = Cluster(folder, placement, connection_rate=connection_rate, checkout=checkout)
+        cluster = Cluster(folder, placement, links=links, connection_rate=connection_rate, checkout=checkout)
         with cluster.start(nodes, settings or {}, balancer=balancer):
             yield cluster

@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.placement import bound_to
 from benchmarks.storm.loop import Loop
-from benchmarks.storm.member import Interest, Member
+from benchmarks.storm.member import KEPT, Interest, Member
 
 STORM_SECONDS: Final = 60.0
 """A storm that takes longer has failed: the window of its sessions would be over."""
@@ -149,8 +149,8 @@ class Crowd:
         """
         everybody = self.members if members is None else members
         for member in everybody:
-            # Only a reattach leaves out what the client holds already.
-            member.expect(member.outdated if expected == "reattached" else member.topics)
+            # Where numbering goes on, what the client holds already is left out.
+            member.expect(member.outdated if expected in KEPT else member.topics)
         cpu = time.process_time()
         self.phase = phase = Phase(len(everybody))
         limit = len(everybody) if at_once is None else at_once

@@ -19,6 +19,8 @@ from benchmarks.storm.loop import Connection, Loop
 
 SUBPROTOCOL: Final = "gateway.v1.json"
 TARGET: Final = "/v1/connect"
+KEPT: Final = frozenset({"reattached", "handed_over"})
+"""Outcomes by which packet numbers go on."""
 _SESSION_PACKETS: Final = frozenset({"update", "reply", "notice"})
 """What a server numbers (protocol 3)."""
 _REQUESTS: Final = 256
@@ -185,11 +187,12 @@ class Member:
     def opened(self, connection: Connection) -> None:
         """Send the first packet."""
         if not self._token:
-            connection.send(orjson.dumps({"type": "hello", "principal": self.name, "client": "storm/1"}))
+            hello = {"type": "hello", "principal": self.name, "client": "storm/1", "supports": ["handed_over"]}
+            connection.send(orjson.dumps(hello))
             return
         self._attempt += 1
         connection.send(
-            b'{"type":"resume","token":"%b","attempt":%d,"received":%d,"oldest":%d}'
+            b'{"type":"resume","token":"%b","attempt":%d,"received":%d,"oldest":%d,"supports":["handed_over"]}'
             % (self._token.encode(), self._attempt, self._received, self._sent + 1)
         )
 
@@ -272,9 +275,9 @@ class Member:
     def _resumed(self, packet: dict[str, Any]) -> None:
         if packet["selections"] != [f"+{each}" for each in self._interest.selectors]:
             self._fail(f"came back with the selections {packet['selections']}")
-        if packet["outcome"] == "reattached":
+        if packet["outcome"] in KEPT:
             if packet["received"] != self._sent or packet["lost"] != 0:
-                self._fail(f"reattached with received={packet['received']}, lost={packet['lost']}")
+                self._fail(f"{packet['outcome']} with received={packet['received']}, lost={packet['lost']}")
         else:
             self._received = self._sent = 0
         self._acknowledged = self._received

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
 from benchmarks.storm.cluster import NODES, Cluster
-from benchmarks.storm.crowd import Crowd, Phase, all_topics, shared_topics
+from benchmarks.storm.crowd import Crowd, Phase, all_topics, interest_of, shared_topics
 from benchmarks.storm.loop import StormFailed
+from benchmarks.storm.member import Member
 from benchmarks.storm.publisher import Publisher
 from benchmarks.systems.base import Role
 
@@ -18,6 +20,8 @@ WARM_UP: Final = 200
 """Sessions that come and go before anything is measured: code and scripts are loaded, allocators have grown."""
 PREPARING_AT_ONCE: Final = 500
 """Sessions on their way together where arriving is not what is measured."""
+HANDED_OVER_AT_ONCE: Final = 20
+"""Sessions on their way from one node to the other together."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,30 @@ def reattach(cluster: Cluster, crowd: Crowd, sessions: int) -> Storm:
     return observe(cluster, crowd, [HOME], "reattached", lambda: crowd.arrive(cluster.entry, expected="reattached"))
 
 
+def handoff(cluster: Cluster, crowd: Crowd, sessions: int) -> Storm:
+    """All sockets are cut, values change meanwhile, all clients come to the other node, and the first one lives.
+
+    They come some at a time, as in a drain: both nodes share a core here, which would be asked for too much at once.
+    """
+    settle_in(cluster, crowd, sessions)
+    warm_up(cluster, crowd, sessions, [REFUGE])
+    cluster.wait_linked()
+    # As on any node that is not new, somebody follows the same partitions there already.
+    keeper = Member(crowd.loop, crowd, "keeper", interest_of(0))
+    crowd.arrive(cluster.direct(REFUGE), expected="created", members=[keeper])
+    _warm_up_handoff(cluster, crowd, sessions)
+    crowd.cut()
+    cluster.wait_connected(HOME, 0)
+    publish_everything(cluster, crowd, shared_topics(sessions))
+    return observe(
+        cluster,
+        crowd,
+        NODES,
+        "handed_over",
+        lambda: crowd.arrive(cluster.entry, expected="handed_over", hint=REFUGE, at_once=HANDED_OVER_AT_ONCE),
+    )
+
+
 def failover(cluster: Cluster, crowd: Crowd, sessions: int) -> Storm:
     """The node is killed, values change meanwhile, all clients come back and are served by the other one."""
     settle_in(cluster, crowd, sessions)
@@ -107,6 +135,21 @@ def failover(cluster: Cluster, crowd: Crowd, sessions: int) -> Storm:
     publish_everything(cluster, crowd, shared_topics(sessions), node=REFUGE)
     # The hint still names the dead node, as that of a real client would.
     return observe(cluster, crowd, [REFUGE], "failed_over", lambda: crowd.arrive(cluster.entry, expected="failed_over"))
+
+
+def _warm_up_handoff(cluster: Cluster, crowd: Crowd, sessions: int) -> None:
+    """Let further sessions come to the first node, be handed over, and go."""
+    with closing(Crowd()) as warm:
+        warm.goals = crowd.goals
+        warm.add(min(WARM_UP, sessions), prefix="warm-handoff")
+        warm.arrive(cluster.direct(HOME), expected="created", at_once=PREPARING_AT_ONCE)
+        warm.settle()
+        warm.cut()
+        cluster.wait_connected(HOME, sessions)
+        warm.arrive(cluster.direct(REFUGE), expected="handed_over", at_once=HANDED_OVER_AT_ONCE)
+        warm.settle()
+        warm.bye(warm.members)
+    cluster.wait_connected(REFUGE, 1)
 
 
 def settle_in(cluster: Cluster, crowd: Crowd, sessions: int) -> None:
@@ -143,6 +186,10 @@ def observe(cluster: Cluster, crowd: Crowd, nodes: Sequence[str], outcome: str, 
 SCENARIOS: Final[Mapping[str, Callable[[Cluster, Crowd, int], Storm]]] = {
     "connect": connect,
     "reattach": reattach,
+    "handoff": handoff,
     "failover": failover,
 }
 """By the name of their case."""
+
+LINKED: Final = frozenset({"handoff"})
+"""Those whose nodes have to have links."""

@@ -8,7 +8,7 @@ from benchmarks.placement import Placement
 from benchmarks.storm.cluster import running
 from benchmarks.storm.crowd import crowd_on
 from benchmarks.storm.loop import StormFailed
-from benchmarks.storm.scenarios import HOME, SCENARIOS, settle_in
+from benchmarks.storm.scenarios import HOME, LINKED, SCENARIOS, settle_in
 from benchmarks.systems.base import Role
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
@@ -19,7 +19,7 @@ SESSIONS = 40
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_a_small_storm_leaves_nobody_behind(name: str) -> None:
     placement = Placement.of_this_machine()
-    with running(placement) as cluster, crowd_on(placement.others) as crowd:
+    with running(placement, links=name in LINKED) as cluster, crowd_on(placement.others) as crowd:
         storm = SCENARIOS[name](cluster, crowd, SESSIONS)
     assert storm.failure == ""
     assert storm.recovered == storm.sessions == len(storm.waits) == SESSIONS
