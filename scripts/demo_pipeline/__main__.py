@@ -127,7 +127,8 @@ def _tell(narrator: Narrator, comparison: Comparison) -> None:
     if told is not None:
         narrator.say(
             f"   began {told['begins']:%H:%M:%S} UTC; {told['sessions']} sessions, {told['comebacks']} back "
-            f"({told['reattached']} reattached, {told['failed_over']} failed over), {told['lost']} packets lost; "
+            f"({told['reattached']} reattached, {told['failed_over']} failed over, {told['other_rungs']} on other "
+            f"rungs), {told['lost']} packets lost; "
             f"away p50 {told['away_p50_ms']} ms, p95 {told['away_p95_ms']} ms, p99 {told['away_p99_ms']} ms"
         )
     if not comparison.differences:

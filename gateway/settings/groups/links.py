@@ -27,7 +27,8 @@ class LinkSettings:
         "Where the other nodes connect to this one. Open it to them, and to nobody else. Without certificates it must "
         "be on loopback, with dev.",
         absent="no links",
-        reason="Nodes work without links. With them they hear of each other sooner than their leases tell.",
+        reason="Nodes work without links. With them, a node that is drained hands its sessions over to the others, and "
+        "their clients miss nothing.",
     )
     link_advertise: HostPort | None = optional(
         Listen(),

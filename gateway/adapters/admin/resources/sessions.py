@@ -116,8 +116,9 @@ OPERATIONS: Final = (
         path="/v1/sessions/{session}/move",
         tag=_TAG,
         summary="Move the client of a session to another node",
-        description="As in a drain: requests under way are finished first; the other node begins with the current "
-        "values. The answer comes at once; `node` of the session shows where its client is.",
+        description="As in a drain: the session is handed over there, and its client misses nothing; if the nodes have "
+        "no link, requests under way are finished first, and it fails over. The answer comes at once; `node` of the "
+        "session shows where its client is.",
         action=Action.SESSIONS_MOVE,
         handle=_move,
         result=models.Moving,

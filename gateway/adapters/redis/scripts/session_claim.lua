@@ -19,8 +19,8 @@
 -- Result  {'refused', reason}; 'stale' if the caller must adopt the grid again
 --         {'claimed', previous owner, owner before it, principal, properties, selections, window, epoch, generation,
 --          confirmed, attempt, partitions, roles, principal_properties, credential_expires, credential}; the last four
---          are nil in a session that an older node wrote. Selections are {selector, sign and rank, ...} in no particular order (selections.lua),
---          or the text that an older node wrote
+--          are nil in a session that an older node wrote. Selections are {selector, sign and rank, ...} in no particular
+--          order (selections.lua), or the text that an older node wrote
 --
 -- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner
 -- answers as it did and changes neither. Credentials that have ended claim nothing, and others only for their own
@@ -46,8 +46,7 @@ if attempt > tonumber(stored[5]) then
 end
 redis.call(
   'HSET', KEYS[1], 'owner', ARGV[3], 'epoch', epoch, 'generation', generation, 'confirmed', confirmed,
-  'attempt', ARGV[5], 'connected', '1', 'previous', previous, 'before', before,
-  'term', ARGV[7]
+  'attempt', ARGV[5], 'connected', '1', 'previous', previous, 'before', before, 'term', ARGV[7]
 )
 redis.call('ZREM', KEYS[2], owner .. ' ' .. ARGV[2])
 redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
