@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from itertools import permutations
 from typing import Any
 
@@ -187,6 +188,35 @@ async def test_without_an_answer_in_time_the_session_fails_over_as_before(
         assert (back["outcome"], back["reason"], back["lost"]) == ("failed_over", "other_node", None)
         await eventually(lambda: held(n1, welcome) is None)
         assert held(n2, welcome) is not None
+
+
+@pytest.mark.promise("P20")
+async def test_a_storm_does_not_ask_for_all_its_sessions_at_once(
+    linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """claims_at_once holds until a session is there: were all asked for together, most would be given too late."""
+    async with linked.run("n1", "n2", claims_at_once=2) as (n1, n2), AsyncExitStack() as stack:
+        links = n2.gateway.node.links
+        assert links is not None
+        ask, asking, most = links.links.ask, 0, 0
+
+        async def counted(*arguments: Any, **named: Any) -> bytes:
+            nonlocal asking, most
+            asking += 1
+            most = max(most, asking)
+            answer = await ask(*arguments, **named)
+            asking -= 1
+            return answer
+
+        monkeypatch.setattr(links.links, "ask", counted)
+        tokens = []
+        for _ in range(6):
+            async with RawClient(n1.url) as raw:
+                tokens.append((await raw.hello(**SUPPORTS))["token"])
+        clients = [await stack.enter_async_context(RawClient(n2.url)) for _ in tokens]
+        back = await asyncio.gather(*(resumed(each, token) for each, token in zip(clients, tokens, strict=True)))
+        assert [each["outcome"] for each in back] == ["handed_over"] * len(tokens)
+        assert 1 <= most <= 2
 
 
 async def test_a_gap_at_the_former_owner_is_declared_by_the_next(two: tuple[TestNode, TestNode]) -> None:

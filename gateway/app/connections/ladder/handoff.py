@@ -76,12 +76,11 @@ class Handoff:
         session = claimed.session
         if not claimed.was_held:
             self._arrivals.take_in(claimed)
-        # Others may ask the grid meanwhile: what is waited for here is little of their business.
-        claimed.attempt.leave()
-        arrived, replay = session.machine, None
+        attempt, arrived, replay = claimed.attempt, session.machine, None
         try:
-            presented = claimed.attempt.token.token_generation
-            taken = await self._taker.take(session, _former(claimed), presented)
+            # It keeps its place meanwhile: were thousands asked for together, most would be given too late.
+            taken = await self._taker.take(session, _former(claimed), attempt.token.token_generation)
+            attempt.leave()  # what is waited for now is little of the business of others
             if taken is not None:
                 self._assume(claimed)
                 if self._is_whole(claimed):
@@ -108,7 +107,7 @@ class Handoff:
         session.lane = self._requests.lane(session)
         self._authorisation.withhold(session)
         session.machine.resume()
-        session.elsewhere_until = self._clock.monotonic()  # from here on, the other node sends it nothing
+        session.elsewhere_until = claimed.attempt.heard  # since then, its client hears nothing of the other node
 
     def _is_whole(self, claimed: ClaimedSession) -> bool:
         packet, token = claimed.attempt.packet, claimed.attempt.token
