@@ -14,6 +14,7 @@ import click
 import orjson
 
 from gateway.core.types import JsonValue
+from gateway.core.wire.codes import Numbering
 from gateway.core.wire.errors import GatewayError
 from gateway.settings.client_options import client_options
 
@@ -37,8 +38,8 @@ _CLIENT: Final = client_options(
 def pub(topic: str, value: str, *, urls: Sequence[str], principal: str, timeout: float) -> None:
     """Publish the value JSON (- reads it from standard input) to TOPIC, exactly once.
 
-    Prints the topic's new version and the id of the event, once the grid has accepted it. The principal's secret, if
-    it needs one, is taken from GATEWAY_SECRET.
+    Prints the topic's new version and the id of the event, once the grid has accepted it. A recovery meanwhile is
+    printed on standard error. The principal's secret, if it needs one, is taken from GATEWAY_SECRET.
     """
     try:
         parsed = orjson.loads(sys.stdin.read() if value == "-" else value)
@@ -78,11 +79,20 @@ async def _connect(urls: Sequence[str], principal: str, seconds: float) -> Sessi
 
 async def _publish(topic: str, value: JsonValue, *, urls: Sequence[str], principal: str, seconds: float) -> None:
     async with await _connect(urls, principal, seconds) as session:
+
+        async def recoveries() -> None:
+            async for recovery in session.recoveries():
+                click.echo(_in_words(recovery), err=True)
+
+        following = asyncio.create_task(recoveries())
         try:
             async with asyncio.timeout(seconds):
                 receipt = await session.publish(topic, value)
         except TimeoutError:
             raise GatewayError(f"no answer after {seconds:g} s: the value may have been published or not") from None
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
     click.echo(f"{topic} version {receipt.version} event {receipt.event_id}")
 
 
@@ -133,6 +143,25 @@ async def _interrupted() -> None:
     await asked.wait()
 
 
+def _in_words(recovery: Recovery) -> str:
+    lost = "an unknown number of" if recovery.lost is None else recovery.lost
+    return (
+        f"-- {recovery.outcome} at {recovery.node} after {recovery.gap_seconds:.2f} s: "
+        f"{recovery.resent} packets resent, {lost} lost"
+    )
+
+
+def _what_follows(recovery: Recovery) -> str:
+    """Tell a subscriber what it gets in the place of what no buffer has any more."""
+    if recovery.numbering is Numbering.KEPT:
+        return ""
+    if recovery.replayed:
+        return ", every missed update follows"
+    if recovery.not_replayed:
+        return f", current values follow of topic partitions {', '.join(map(str, recovery.not_replayed))}"
+    return ", current values follow"
+
+
 class _Printer:
     """Writes updates and recoveries, for people or for programs.
 
@@ -165,14 +194,10 @@ class _Printer:
     def recovery(self, recovery: Recovery) -> None:
         """Write one recovery."""
         if self.as_json:
-            self._write_json("recovery", recovery, ("outcome", "reason", "node", "gap_seconds", "resent", "lost"))
+            names = ("outcome", "reason", "node", "gap_seconds", "resent", "lost", "replayed", "not_replayed")
+            self._write_json("recovery", recovery, names)
         else:
-            lost = "an unknown number of" if recovery.lost is None else recovery.lost
-            click.echo(
-                f"-- {recovery.outcome} at {recovery.node} after {recovery.gap_seconds:.2f} s: "
-                f"{recovery.resent} packets resent, {lost} lost",
-                err=True,
-            )
+            click.echo(f"{_in_words(recovery)}{_what_follows(recovery)}", err=True)
 
     def notice(self, notice: Notice) -> None:
         """Write what the server declared: for example that a right was withdrawn."""

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Self
 
 import pytest
@@ -44,10 +45,12 @@ class FakeSession:
         self.subscribed: list[str] = []
         self.connected: list[tuple[tuple[str, ...], str, str | None]] = []
         self.updates: list[Update] = list(UPDATES)
+        self.recovers: list[Recovery] = [RECOVERY]
         self.ends: BaseException | None = None
         self.on_last_update: Callable[[], None] = lambda: None
         self.recovered = asyncio.Event()
         self.answers = True
+        self.recovers_first = False
         self.closed = False
 
     async def connect(self, urls: tuple[str, ...], *, principal: str, secret: str | None) -> Self:
@@ -65,6 +68,8 @@ class FakeSession:
     async def publish(self, topic: str, value: JsonValue) -> Receipt:
         if not self.answers:
             await asyncio.Event().wait()
+        if self.recovers_first:
+            await self.recovered.wait()
         self.published.append((topic, value))
         return Receipt("7-1-9", 12)
 
@@ -85,7 +90,8 @@ class FakeSession:
         await asyncio.Event().wait()
 
     async def recoveries(self) -> AsyncIterator[Recovery]:
-        yield RECOVERY
+        for recovery in self.recovers:
+            yield recovery
         self.recovered.set()
         await asyncio.Event().wait()
 
@@ -132,6 +138,15 @@ def test_pub_tells_why_it_failed(run: Run, session: FakeSession) -> None:
     assert (result.code, result.err) == (1, "gateway: error: the principal and secret were not accepted\n")
 
 
+def test_pub_tells_of_a_recovery_before_its_receipt(run: Run, session: FakeSession) -> None:
+    session.recovers_first = True
+
+    result = run("pub", "t", "1")
+
+    assert (result.code, result.out) == (0, "t version 12 event 7-1-9\n")
+    assert result.err == "-- failed_over at n2 after 0.42 s: 2 packets resent, an unknown number of lost\n"
+
+
 def test_pub_gives_up_and_says_that_it_may_have_happened(run: Run, session: FakeSession) -> None:
     session.answers = False
 
@@ -153,9 +168,27 @@ def test_sub_prints_updates_and_recoveries_as_they_happen(run: Run, session: Fak
     ]
     assert result.err.splitlines() == [
         "session s1 at n1; Ctrl-C ends it",
-        "-- failed_over at n2 after 0.42 s: 2 packets resent, an unknown number of lost",
+        "-- failed_over at n2 after 0.42 s: 2 packets resent, an unknown number of lost, current values follow",
     ]
     assert session.closed
+
+
+@pytest.mark.parametrize(
+    ("recovery", "told"),
+    [
+        (replace(RECOVERY, replayed=True, lost=0), "2 packets resent, 0 lost, every missed update follows"),
+        (
+            replace(RECOVERY, not_replayed=(3, 40)),
+            "2 packets resent, an unknown number of lost, current values follow of topic partitions 3, 40",
+        ),
+        (replace(RECOVERY, numbering=Numbering.KEPT, lost=0), "2 packets resent, 0 lost"),
+    ],
+)
+def test_sub_tells_what_takes_the_place_of_what_was_missed(
+    run: Run, session: FakeSession, recovery: Recovery, told: str
+) -> None:
+    session.recovers = [recovery]
+    assert run("sub", "**", "--count", "1").err.splitlines()[-1] == f"-- failed_over at n2 after 0.42 s: {told}"
 
 
 WITHDRAWN = SelectionsWithdrawn("permissions_withdrawn", "you may not", ("prices/**",), ("+prices/x",))
@@ -188,12 +221,17 @@ def test_sub_writes_json_for_programs(run: Run, session: FakeSession) -> None:
     result = run("sub", "**", "--count", "1", "--json")
 
     recovery, update = (json.loads(line) for line in result.out.splitlines())
-    assert (recovery["kind"], recovery["outcome"], recovery["node"], recovery["lost"]) == (
-        "recovery",
-        "failed_over",
-        "n2",
-        None,
-    )
+    assert recovery == {
+        "kind": "recovery",
+        "outcome": "failed_over",
+        "reason": "other_node",
+        "node": "n2",
+        "gap_seconds": 0.4213,
+        "resent": 2,
+        "lost": None,
+        "replayed": False,
+        "not_replayed": [],
+    }
     assert update == {
         "kind": "update",
         "topic": "prices/ACME",
