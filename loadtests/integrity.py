@@ -30,8 +30,8 @@ class SubscriptionWatch:
     """What one session sees, over all its connections.
 
     A sequence may only jump where that is declared: an update marked as a snapshot may skip others once after a
-    failover or a notice (the *era* changes), and any other may skip as many as it says that it took the place of
-    (``folded``, protocol 6.4).
+    failover that was not replayed, or a notice (the *era* changes), and any other may skip as many as it says that it
+    took the place of (``folded``, protocol 6.4).
 
     Args:
         tally: where to count.
@@ -112,9 +112,14 @@ class SubscriptionWatch:
             self._violated("a value came before it was due: the clocks of the generating machines differ")
         return max(0.0, latency)
 
-    def recovered(self, numbering: Numbering) -> None:
-        """Note a welcome: where the numbering begins again, values follow in the place of what was missed."""
-        if numbering is not Numbering.KEPT:
+    def recovered(self, numbering: Numbering, *, replayed: bool) -> None:
+        """Note a welcome.
+
+        Args:
+            numbering: where it begins again, values follow in the place of what was missed,
+            replayed: unless the client was told that all of that follows (P13): then no hole is excused.
+        """
+        if numbering is not Numbering.KEPT and not replayed:
             self._era += 1
 
     def noticed(self) -> None:

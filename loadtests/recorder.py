@@ -40,6 +40,10 @@ TICK: Final = 0.1
 LATE: Final = 0.05
 """Seconds by which such a look may come late; more would show in the latencies that are measured."""
 
+HANDED_OVER: Final = "handed_over"
+MIRRORED: Final = "mirrored"
+"""The rungs between (4.3.2); other words are counted by what they mean for the numbering."""
+
 _MOST_MESSAGES: Final = 50
 """Different messages of violations that are kept; a node that breaks everything must not fill the report."""
 _MORE: Final = "a promise was broken, as above; further messages are left out"
@@ -230,9 +234,12 @@ class Watching:
         if recorder.stopping:
             return
         tally = recorder.tally
-        if recovery.numbering is not Numbering.KEPT:
-            tally.failed_over += 1
-        elif recovery.outcome == Outcome.REATTACHED:
+        kept = recovery.numbering is Numbering.KEPT
+        if kept and recovery.outcome == HANDED_OVER:
+            tally.handed_over += 1
+        elif kept and recovery.outcome == MIRRORED:
+            tally.mirrored += 1
+        elif kept:
             tally.reattached += 1
         else:
             tally.handed_over += 1
@@ -240,7 +247,11 @@ class Watching:
         tally.longest_recovery = max(tally.longest_recovery, recovery.gap_seconds)
         recorder.request(f"{RESUME_PREFIX}{recovery.outcome}", recovery.gap_seconds)
         if self._subscription is not None:
-            self._subscription.recovered(recovery.numbering)
+            if not kept and recovery.replayed:
+                tally.replayed += 1
+            elif not kept:
+                tally.not_replayed += 1
+            self._subscription.recovered(recovery.numbering, replayed=recovery.replayed)
 
     def updated(self, update: Update, now: float) -> None:
         """See ``Observer``."""

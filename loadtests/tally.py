@@ -18,9 +18,12 @@ class Tally:
         sessions_opened: sessions that a node opened.
         sessions_lost: sessions that ended though nobody closed them, for whatever reason.
         attempts_failed: attempts to connect that ended without a welcome; the next one may have succeeded.
-        reattached: recoveries on rung 1.
-        handed_over: recoveries by which packet numbers went on at another node: rungs 2 and 3.
-        failed_over: recoveries on rung 4.
+        reattached: recoveries on rung 1, and on those that are not known here and keep the numbering.
+        handed_over: recoveries on rung 2.
+        mirrored: recoveries on rung 3.
+        failed_over: recoveries on rung 4, and on those that are not known here and begin a numbering.
+        replayed: of the failovers of subscribers, those that said that every missed update follows.
+        not_replayed: of the failovers of subscribers, the others: current values follow.
         declared_lost: packets that welcomes said would never come.
         declared_folded: updates that newer ones said they took the place of.
         replaced: updates that a declared failover, reread or folding skipped: a newer value came in their place.
@@ -44,7 +47,10 @@ class Tally:
     attempts_failed: int = 0
     reattached: int = 0
     handed_over: int = 0
+    mirrored: int = 0
     failed_over: int = 0
+    replayed: int = 0
+    not_replayed: int = 0
     declared_lost: int = 0
     declared_folded: int = 0
     replaced: int = 0
@@ -82,4 +88,4 @@ class Tally:
     @property
     def recoveries(self) -> int:
         """Recoveries on any rung."""
-        return self.reattached + self.handed_over + self.failed_over
+        return self.reattached + self.handed_over + self.mirrored + self.failed_over

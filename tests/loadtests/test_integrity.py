@@ -123,7 +123,7 @@ def test_a_hole_is_a_violation_unless_the_update_says_that_it_took_their_place(
 
 def test_a_failover_lets_one_snapshot_per_topic_skip_values(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Numbering.RESTARTED)
+    seen.watch.recovered(Numbering.RESTARTED, replayed=False)
     assert seen.update(5, snapshot=True, late=0.1) is not None
     assert (seen.tally.replaced, seen.tally.fresh, seen.tally.owed) == (3, 2, 5)
     seen.update(7, snapshot=True)
@@ -133,15 +133,25 @@ def test_a_failover_lets_one_snapshot_per_topic_skip_values(seen: Seen) -> None:
 
 def test_a_reattach_excuses_no_hole(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Numbering.KEPT)
+    seen.watch.recovered(Numbering.KEPT, replayed=False)
     seen.update(3)
     seen.watch.finish(10.0)
     assert seen.tally.undeclared == 1
 
 
+@pytest.mark.parametrize("snapshot", [True, False])
+def test_a_replay_excuses_no_hole(seen: Seen, *, snapshot: bool) -> None:
+    seen.update(1)
+    seen.watch.recovered(Numbering.RESTARTED, replayed=True)
+    for number in (2, 3, 5):
+        seen.update(number, snapshot=snapshot)
+    seen.watch.finish(10.0)
+    assert (seen.tally.undeclared, len(seen.violations)) == (1, 1)
+
+
 def test_a_failover_without_a_snapshot_flag_excuses_nothing(seen: Seen) -> None:
     seen.update(1)
-    seen.watch.recovered(Numbering.RESTARTED)
+    seen.watch.recovered(Numbering.RESTARTED, replayed=False)
     seen.update(3)
     seen.watch.finish(10.0)
     assert seen.tally.undeclared == 1

@@ -50,12 +50,14 @@ def test_recoveries_are_measured_together_whatever_their_outcome() -> None:
 
 def test_shares_are_of_what_was_planned() -> None:
     tally = Tally(subscribed_seconds=20.0, updates=190, publishing_seconds=10.0, published=20, fresh=99, owed=100)
-    tally.add(Tally(reattached=4, handed_over=3, failed_over=1))
+    tally.add(Tally(reattached=3, handed_over=2, mirrored=1, failed_over=4, replayed=3, not_replayed=1))
     values = figures(measured(tally))
     assert values["throughput_share"] == pytest.approx(0.95)
     assert (values["publish_share"], values["completeness"]) == (1.0, 0.99)
-    assert values["recoveries"] == 8
-    assert [values[f"{each}_share"] for each in ("reattached", "handed_over", "failed_over")] == [0.5, 0.375, 0.125]
+    shares = ("reattached_share", "handed_over_share", "mirrored_share", "failed_over_share", "replayed_share")
+    assert values["recoveries"] == 10
+    assert [values[name] for name in shares] == [0.3, 0.2, 0.1, 0.4, 0.75]
+    assert values["not_replayed"] == 1
 
 
 def test_all_failures_count_of_all_requests() -> None:
