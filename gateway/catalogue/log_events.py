@@ -74,7 +74,10 @@ STOP_UNCONFIRMED = LogEvent(
 )
 SESSION_OPENED = LogEvent("session_opened", Level.INFO, "A client opened a session.", ("session", "principal"))
 SESSION_RESUMED = LogEvent(
-    "session_resumed", Level.INFO, "A client came back to its session.", ("session", "outcome", "reason", "previous")
+    "session_resumed",
+    Level.INFO,
+    "A client came back to its session. After a failover, `replayed` says whether all that it had missed follows.",
+    ("session", "outcome", "reason", "replayed", "previous"),
 )
 SESSION_DISCONNECTED = LogEvent(
     "session_disconnected", Level.INFO, "A session lost its connection. Its window has begun.", ("session", "code")

@@ -165,7 +165,7 @@ Each line has `time` (RFC 3339, UTC), `level`, `node`, `event` (a name of the ta
 and the event's own fields. Events that report a bug of the gateway carry the traceback in `exception` as well.
 
 ```json
-{"time":"2026-01-31T12:00:00.123456Z","level":"info","node":"n1","event":"session_resumed","session":"…","outcome":"failed_over","reason":"other_node","previous":"n2:5f0c"}
+{"time":"2026-01-31T12:00:00.123456Z","level":"info","node":"n1","event":"session_resumed","session":"…","outcome":"failed_over","reason":"other_node","replayed":true,"previous":"n2:5f0c"}
 ```
 
 No field ever holds a token, a secret or the value of a topic. As a second line of defence, whatever looks like one is

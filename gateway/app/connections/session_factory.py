@@ -33,8 +33,7 @@ class RecoveryOutcome(NamedTuple):
         lost: session packets that will never arrive; None for a number that cannot be known.
         conflated: updates that were replaced by later ones; None likewise.
         values_follow: whether its selections have to be put in force anew, and all values sent (P6).
-        replay: what it has missed, if that is known.
-        unfinished: selectors of subscribes of which it has not had all current values, by their requests.
+        replay: what a client missed that has said where it was; None if it has not, or nothing can be missed.
     """
 
     outcome: Outcome
@@ -53,6 +52,11 @@ class RecoveryOutcome(NamedTuple):
         if self.replay is None or self.numbering is KEPT:
             return None
         return True if self.replay.is_whole else {number: why.value for number, why in self.replay.refused.items()}
+
+    @property
+    def is_replayed(self) -> bool | None:
+        """Whether every update that was missed follows a failover; None if this is none."""
+        return None if self.reason is None else self.replayed is True
 
 
 REATTACHED: Final = Outcome.REATTACHED
@@ -132,6 +136,8 @@ class SessionFactory:
             "$connected": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
         }
         session.outcome = recovery.outcome
+        # Who selects nothing can have missed nothing.
+        session.replayed = recovery.is_replayed if session.selections else None
         session.token_confirmed = recovery is CREATED
         session.supports = supports
         kept = recovery.numbering is KEPT

@@ -82,7 +82,7 @@ class SessionResumed(_Held):
     """A client came back to its session.
 
     Attributes:
-        session: which; its outcome is told.
+        session: which; its outcome is told, and whether what was missed is replayed.
         reason: of a failover.
         previous: the node that owned the session before.
         away: milliseconds, as the client measured them.
@@ -113,6 +113,7 @@ class SessionResumed(_Held):
             "session": self.session.id,
             "outcome": self.session.outcome.value,
             "reason": self.reason,
+            "replayed": self.session.replayed,
             "previous": str(self.previous),
         }
 

@@ -46,12 +46,14 @@ class Happening(NamedTuple):
         what: ``opened``, ``resumed``, ``disconnected``, ``ended``, ``fenced`` or ``too_slow``.
         session: its id.
         detail: the rung of a resume, the reason of an end, or nothing.
+        replayed: of a failover, whether every update that was missed follows; else nothing.
     """
 
     at: float
     what: str
     session: str
     detail: str | None
+    replayed: bool | None
 
 
 class Column(NamedTuple):
@@ -85,7 +87,7 @@ class Activity:
         self._wall = wall
         self._columns: deque[Column] = deque(maxlen=COLUMNS)
         self._column = Column(-INTERVAL, Counter())
-        self._happenings: deque[tuple[float, str, str, str | None]] = deque(maxlen=RECENT)
+        self._happenings: deque[tuple[float, str, str, str | None, object]] = deque(maxlen=RECENT)
         """Made into ``Happening`` when they are told, as nearly none is in a storm."""
         self._happened = 0
         self.resumes: Counter[str] = Counter()
@@ -103,9 +105,11 @@ class Activity:
         if what is None:
             return
         detail: str | None = None
+        replayed: object = None
         now = self._wall()
         if event is events.SESSION_RESUMED:
             detail = str(fields["outcome"])
+            replayed = fields["replayed"]
             self._resumed(detail, now)
         elif event is events.SESSION_OPENED:
             self.opened += 1
@@ -115,7 +119,7 @@ class Activity:
         elif event is events.SLOW_CONSUMER_CLOSED:
             self.slow_closes += 1
         self._happened += 1
-        self._happenings.append((now, what, str(fields["session"]), detail))
+        self._happenings.append((now, what, str(fields["session"]), detail, replayed))
 
     def _resumed(self, outcome: str, now: float) -> None:
         self.resumes[outcome] += 1

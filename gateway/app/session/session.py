@@ -82,6 +82,7 @@ class Session(ServerSession):
         elsewhere_until: until when another node may have sent it updates, on the monotonic clock; minus infinity if
             none has. Before it is sent values here, this node must know what the grid knew then.
         outcome: what its last welcome said.
+        replayed: whether every update that was missed followed it; None if nothing can have been missed.
         paused: its connection is not read at the moment, because the client asks for more than it may.
         account: what its principal uses of this node, if that is limited.
         counted: its selections as far as they are counted there.
@@ -119,6 +120,7 @@ class Session(ServerSession):
         "permissions",
         "refreshes",
         "renew_at",
+        "replayed",
         "restores",
         "rests_until",
         "resuming",
@@ -154,6 +156,7 @@ class Session(ServerSession):
         self.elsewhere_until = -inf
         self.given_by: NodeRef | None = None
         self.outcome = Outcome.CREATED
+        self.replayed: bool | None = None
         self.paused = False
         self.account: Account | None = None
         self.counted = 0

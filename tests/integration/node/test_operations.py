@@ -98,6 +98,7 @@ async def test_resumes_are_told_by_rung_and_session(pair: Pair) -> None:
         await eventually(lambda: "$gateway/activity/n1" in watch.values)
         [happened] = watch.values["$gateway/activity/n1"]["happenings"]
         assert (happened["what"], happened["session"], happened["detail"]) == ("resumed", alice.id, "failed_over")
+        assert happened["replayed"] is None, "who selects nothing misses nothing"
         await eventually(lambda: watch.values["$gateway/recoveries/n1"]["columns"] != [])
         told = watch.values["$gateway/recoveries/n1"]
         [[_, *counts]] = told["columns"]

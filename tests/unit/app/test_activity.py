@@ -15,8 +15,9 @@ class Clock:
         return self.now
 
 
-def resumed(activity: Activity, session: str, outcome: str = "reattached") -> None:
-    activity.emit(events.SESSION_RESUMED, session=session, outcome=outcome, reason=None, previous="n2/1")
+def resumed(activity: Activity, session: str, outcome: str = "reattached", *, replayed: bool | None = None) -> None:
+    told = {"session": session, "outcome": outcome, "reason": None, "replayed": replayed, "previous": "n2/1"}
+    activity.emit(events.SESSION_RESUMED, **told)
 
 
 def test_every_event_goes_on_to_the_log() -> None:
@@ -45,11 +46,15 @@ def test_it_counts_since_the_start() -> None:
 def test_what_happened_is_taken_once_and_without_principals() -> None:
     activity = Activity(MemoryEventLog(), wall=Clock())
     activity.emit(events.SESSION_OPENED, session="s", principal="alice")
-    resumed(activity, "s", "failed_over")
+    resumed(activity, "s", "failed_over", replayed=True)
+    resumed(activity, "s", "failed_over", replayed=False)
+    resumed(activity, "s")
     happenings, more = activity.take()
     assert [tuple(each) for each in happenings] == [
-        (1_000_000.0, "opened", "s", None),
-        (1_000_000.0, "resumed", "s", "failed_over"),
+        (1_000_000.0, "opened", "s", None, None),
+        (1_000_000.0, "resumed", "s", "failed_over", True),
+        (1_000_000.0, "resumed", "s", "failed_over", False),
+        (1_000_000.0, "resumed", "s", "reattached", None),
     ]
     assert more == 0
     assert activity.take() == ([], 0)
