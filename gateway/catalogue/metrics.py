@@ -249,18 +249,13 @@ TOPIC_UPDATES = Metric(
     open=True,
 )
 DELIVERIES = Metric("gateway_deliveries_total", Kind.COUNTER, "Updates written to sessions.")
-HANDOFFS = Metric(
-    "gateway_handoffs_total",
+FAILOVERS = Metric(
+    "gateway_failovers_total",
     Kind.COUNTER,
-    "Times that this node asked another one for what it had held of a session that came here, by what came of it.",
-    "result",
-    ("given", "gone", "unclaimed", "outdated", "no_link", "declined", "silent", "invalid"),
-)
-HANDOFF_SECONDS = Metric(
-    "gateway_handoff_seconds", Kind.HISTOGRAM, "Time to get a session from another node.", buckets=LATENCY_BUCKETS
-)
-FORMER_SESSIONS = Metric(
-    "gateway_former_sessions", Kind.GAUGE, "Sessions of others now, kept as they were until they are taken, or 10 s."
+    "Clients that failed over, by whether all that they had missed was sent, or current values of some topics at "
+    "least; nothing: they select no topics.",
+    "replayed",
+    ("true", "false", "nothing"),
 )
 REPLAYED_UPDATES = Metric(
     "gateway_replayed_updates_total",

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.core.wire.codes import RECOVERED, Outcome
 from scripts.dashboards.model import Dashboard, Panel, Query, Section, Unit
 from scripts.dashboards.parts import CLUSTER, figure, quantile, rate
+
+_CAME_BACK: Final = "|".join(RECOVERED)
+_WITH_BUFFERS: Final = "|".join(each for each in RECOVERED if each is not Outcome.FAILED_OVER)
+"""Outcomes of resumes by which a session goes on, and those of them that lose nothing whatever is replayed."""
 
 _NO_RESUME: Final = "no session came back in that time"
 
@@ -30,8 +35,9 @@ RECOVERY: Final = Dashboard(
                 ),
                 figure(
                     "With nothing lost",
-                    "Share of them that were reattached or handed over: every packet.",
-                    f'sum(increase(gateway_resumes_total{{outcome=~"{_WHOLE}", {CLUSTER}}}[5m])) '
+                    "Share of them that kept every packet, were sent every update they had missed, or select none.",
+                    f'(sum(increase(gateway_resumes_total{{outcome=~"{_WITH_BUFFERS}", {CLUSTER}}}[5m])) '
+                    f'+ sum(increase(gateway_failovers_total{{replayed!="false", {CLUSTER}}}[5m]))) '
                     f'/ sum(increase(gateway_resumes_total{{outcome=~"{_CAME_BACK}", {CLUSTER}}}[5m]))',
                     unit=Unit.RATIO,
                     empty=_NO_RESUME,
@@ -185,16 +191,26 @@ RECOVERY: Final = Dashboard(
             "Replay",
             (
                 Panel(
+                    title="Failovers, replayed or not",
+                    meaning="Clients that failed over: sent all that they had missed (true), current values of some "
+                    "topics at least (false), or nothing, as they select nothing.",
+                    queries=(Query(rate("gateway_failovers_total", by="replayed"), "{{replayed}}"),),
+                    unit=Unit.PER_SECOND,
+                    width=12,
+                ),
+                Panel(
                     title="Updates replayed",
                     meaning="Updates that clients had missed and were sent after a failover, not current values.",
                     queries=(Query(rate("gateway_replayed_updates_total"), "{{node}}"),),
                     unit=Unit.PER_SECOND,
+                    width=12,
                 ),
                 Panel(
                     title="Not replayed",
                     meaning="Topic partitions of which a client got current values all the same, by reason.",
                     queries=(Query(rate("gateway_not_replayed_total", by="reason"), "{{reason}}"),),
                     unit=Unit.PER_SECOND,
+                    width=12,
                 ),
                 Panel(
                     title="What it costs",
@@ -204,6 +220,7 @@ RECOVERY: Final = Dashboard(
                         Query(rate("gateway_replay_events_total"), "updates {{node}}"),
                     ),
                     unit=Unit.PER_SECOND,
+                    width=12,
                 ),
             ),
         ),

@@ -123,11 +123,17 @@ of all masters. How to have them collected, shown and watched:
 
 _QUANTILE: Final = "histogram_quantile(0.99, sum by (le) (rate({}_bucket[5m])))"
 
+_REPLAYED: Final = 'sum(rate(gateway_failovers_total{{replayed{}"{}"}}[5m]))'
+
 WATCH: Final[tuple[tuple[str, str], ...]] = (
     ("Is a storm of reconnects going on?", "sum(rate(gateway_resumes_total[1m]))"),
     (
-        "Which part of the resumes lost its place?",
-        'sum(rate(gateway_resumes_total{outcome!="reattached"}[5m])) / sum(rate(gateway_resumes_total[5m]))',
+        "Which part of the resumes found no buffers?",
+        'sum(rate(gateway_resumes_total{outcome="failed_over"}[5m])) / sum(rate(gateway_resumes_total[5m]))',
+    ),
+    (
+        "Which part of the clients that failed over was sent all that it had missed?",
+        _REPLAYED.format("=", "true") + " / " + _REPLAYED.format("!=", "nothing"),
     ),
     ("How long do failovers wait for the grid? (p99)", _QUANTILE.format("gateway_claim_seconds")),
     ("How late do updates arrive at the nodes?", _QUANTILE.format("gateway_grid_tail_lag_seconds")),

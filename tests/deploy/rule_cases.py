@@ -305,6 +305,32 @@ CASES: Final[dict[str, Case]] = {
         ({'gateway_losses_declared_total{node="n1",kind="gap"}': still(7)},),
         {"kind": "gap"},
     ),
+    "GatewayNotReplayed": Case(
+        {
+            'gateway_not_replayed_total{node="n1",reason="gap"}': grows(5),
+            'gateway_not_replayed_total{node="n1",reason="unnamed"}': grows(500),
+            'gateway_resumes_total{node="n1",outcome="failed_over"}': grows(20),
+        },
+        (
+            # Of the many that failed over, a few had been away for too long.
+            {
+                'gateway_not_replayed_total{node="n1",reason="gap"}': grows(5),
+                'gateway_resumes_total{node="n1",outcome="failed_over"}': grows(100),
+            },
+            # One client with some partitions.
+            {
+                'gateway_not_replayed_total{node="n1",reason="too_many"}': grows(1),
+                'gateway_resumes_total{node="n1",outcome="failed_over"}': grows(0.1),
+            },
+            # What these reasons mean is told by other alerts, or harms nobody.
+            {
+                'gateway_not_replayed_total{node="n1",reason="generation"}': grows(50),
+                'gateway_not_replayed_total{node="n1",reason="unnamed"}': grows(50),
+                'gateway_resumes_total{node="n1",outcome="failed_over"}': grows(20),
+            },
+        ),
+        {"reason": "gap"},
+    ),
     "GatewaySlowConsumers": Case(
         {'gateway_slow_closes_total{node="n1",code="4001"}': grows(2)},
         ({'gateway_slow_closes_total{node="n1",code="4001"}': grows(0.5)},),

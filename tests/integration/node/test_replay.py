@@ -69,6 +69,12 @@ async def metrics(node: TestNode) -> dict[str, float]:
     return {name: float(value) for name, _, value in (each.rpartition(" ") for each in lines if each[:1] != "#")}
 
 
+async def failovers(node: TestNode) -> tuple[float, ...]:
+    """Return how many clients failed over to a node: replayed, not replayed, and those that select nothing."""
+    told = await metrics(node)
+    return tuple(told[f'gateway_failovers_total{{replayed="{each}"}}'] for each in ("true", "false", "nothing"))
+
+
 async def updates(raw: RawClient, count: int) -> list[tuple[str, Any, bool]]:
     """Return the next updates: topic, value, and whether it is a snapshot."""
     found = [await raw.expect("update") for _ in range(count)]
@@ -105,6 +111,16 @@ async def test_who_did_not_ask_gets_not_a_byte_of_it(n1: TestNode, n2: TestNode)
             await ask.publish("a/x", 6)
             assert await updates(again, 1) == [("a/x", 6, False)]
             assert not [each for each in raw.seen + again.seen if each["type"] == "notice"]
+            assert await failovers(n2) == (0, 1, 0), "it may have missed something all the same"
+
+
+async def test_who_selects_nothing_has_missed_nothing(n1: TestNode, n2: TestNode) -> None:
+    async with RawClient(n1.url) as raw:
+        token, _ = await subscribed(raw)
+        await raw.cut()
+        async with RawClient(n2.url) as again:
+            assert (await resumed(again, token, {}))["outcome"] == "failed_over"
+            assert await failovers(n2) == (0, 0, 1)
 
 
 async def test_every_update_that_was_missed_is_sent_in_order_and_the_live_ones_follow(
@@ -151,6 +167,7 @@ async def test_a_gap_at_the_same_node_loses_nothing_either(n1: TestNode) -> None
             told = await metrics(n1)
             assert told["gateway_replayed_updates_total"] == 2
             assert not told.get('gateway_losses_declared_total{kind="gap"}'), "nothing was lost"
+            assert await failovers(n1) == (1, 0, 0)
 
 
 async def test_what_the_grid_does_not_keep_is_told_by_partition_and_sent_as_snapshots() -> None:
@@ -168,6 +185,7 @@ async def test_what_the_grid_does_not_keep_is_told_by_partition_and_sent_as_snap
         async with running_node("n2", memory=memory) as n2, RawClient(n2.url) as again:
             welcome = await resumed(again, token, places)
             assert (welcome["replayed"], welcome["lost"]) == ({str(A): "gap"}, None)
+            assert await failovers(n2) == (0, 1, 0)
             assert await updates(again, 3) == [("b/x", 2, False), ("b/x", 3, False), ("a/x", 149, True)]
             notice = await again.expect("notice")
             last = f"{A}-1-149"

@@ -21,7 +21,7 @@ What a new rung touches:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.connections.arrivals import Arrivals
@@ -39,6 +39,9 @@ from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.wire.codes import FailoverReason, Outcome
 from gateway.core.wire.support import understands
+
+_REPLAYED: Final = {True: "true", False: "false", None: "nothing"}
+"""Values of the label of ``FAILOVERS``."""
 
 
 class Rung(Protocol):
@@ -168,6 +171,7 @@ class RecoveryLadder:
         why: str | None = None
         if reason is not None:
             why = reason.value
+            self._metrics.add(catalogue.FAILOVERS, label=_REPLAYED[claimed.session.replayed])
             if reason is FailoverReason.GAP and outcome.replayed is not True:
                 self._metrics.add(catalogue.LOSSES_DECLARED, label="gap")
             elif reason is FailoverReason.OTHER_NODE:
