@@ -57,10 +57,10 @@ const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ER
  * @typedef {"connected" | "recovering" | "closed"} SessionState
  *
  * @typedef {object} Recovery - The session got a connection again, and this is what came of it.
- * @property {string} outcome - `reattached` (nothing was lost), `handed_over` (likewise, at another node), `failed_over`
- *   (state from the grid, values follow), or the name of another that a later server has.
+ * @property {string} outcome - `reattached` (nothing was lost), `failed_over` (state from the grid; what was missed is
+ *   replayed, or current values follow), or the name of another that a later server has.
  * @property {"kept" | "restarted"} numbering - What the outcome means: both sides went on where they were and resent what
- *   was missing, or current values follow in the place of what was missed.
+ *   was missing, or the node had nothing to resend; then `replayed` tells what follows.
  * @property {string | null} reason - Of a failover: `other_node` or `gap`.
  * @property {string} node - Who serves the session now.
  * @property {number | null} gapSeconds - From the moment the client noticed the loss, or left its node on request, to the

@@ -63,11 +63,10 @@ class Recovery:
     """The session got a connection again, and this is what came of it (P2).
 
     Attributes:
-        outcome: ``reattached`` (nothing was lost), ``handed_over`` (likewise, at another node), or ``failed_over``
-            (state from the grid; what was missed follows, or current values); what nodes of later releases say is
-            passed on as it is.
+        outcome: ``reattached`` (nothing was lost) or ``failed_over`` (state from the grid; what was missed is replayed,
+            or current values follow); what nodes of later releases say is passed on as it is.
         numbering: what the outcome means: ``kept`` if both sides went on where they were and resent what was missing,
-            ``restarted`` if current values follow in the place of what was missed.
+            ``restarted`` if the node had nothing to resend; then ``replayed`` tells what follows.
         reason: after a failover, why the session could not be reattached; else None.
         node: the node that serves the session now.
         gap_seconds: from the moment the client noticed the loss, or left its node on request, to the welcome.
