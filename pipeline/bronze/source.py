@@ -17,6 +17,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,7 +27,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from gateway.core.journal import FIELDS, Field, FieldKind
+from gateway.core.journal import FIELDS, Field, FieldKind, is_of_kind
 from pipeline.bronze.layout import Layout, bronze_of, no_events
 from pipeline.bronze.log import Commit, CommitLog
 from pipeline.columns import arrow_schema
@@ -65,13 +66,13 @@ def read_bronze(spark: SparkSession, lake: Path, fields: Mapping[str, Field] = F
 
 
 def _recovered(added: Field) -> Column:
-    """A field that came with a later version: its column, or else what ``other`` has of it."""
+    """A field that came with a later version: its column, or else what ``other`` has of it, if that is of its kind."""
     kept = F.get_json_object("other", f"$.{added.name}")
     values = {
         FieldKind.TEXT: kept,
-        FieldKind.NUMBER: kept.cast("long"),
-        FieldKind.FLAG: kept.cast("boolean"),
-        FieldKind.INSTANT: F.timestamp_micros(kept.cast("long")),
+        FieldKind.NUMBER: kept.try_cast("long"),
+        FieldKind.FLAG: kept.try_cast("boolean"),
+        FieldKind.INSTANT: F.timestamp_micros(kept.try_cast("long")),
         FieldKind.TEXTS: F.from_json(kept, "array<string>"),
     }
     return F.coalesce(F.col(added.name), values[added.kind])
@@ -267,4 +268,17 @@ def shaped(table: pa.Table, folder: Path) -> pa.Table:
             columns.append(table.column(each.name).cast(each.type))
         else:
             columns.append(pa.nulls(len(table), each.type))
-    return pa.Table.from_arrays(columns, schema=_ARROW)
+    found = pa.Table.from_arrays(columns, schema=_ARROW)
+    return _with_recovered(found) if found.column("other").null_count < len(found) else found
+
+
+def _with_recovered(table: pa.Table) -> pa.Table:
+    """Fill fields that came with a later version from ``other``, as ``_recovered`` does for Spark."""
+    others = [orjson.loads(each) if each else {} for each in table.column("other").to_pylist()]
+    for added in FIELDS.values():
+        if added.since > 1 and any(added.name in each for each in others):
+            kept = (each.get(added.name) for each in others)
+            place, field = table.schema.get_field_index(added.name), table.schema.field(added.name)
+            values = pa.array([each if is_of_kind(each, added) else None for each in kept], field.type)
+            table = table.set_column(place, field, pc.coalesce(table.column(place), values))
+    return table

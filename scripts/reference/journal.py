@@ -10,7 +10,7 @@ from gateway.app.journal.session_events import NAMES_TOLD
 from gateway.app.journal.traffic import ROOTS_TOLD
 from gateway.app.journal.writer import GATHER
 from gateway.catalogue.metrics import JOURNAL_DROPPED
-from gateway.core.journal import ENVELOPE, EVENT_TYPES, FIELDS, JOURNAL_PARTITIONS, VERSION
+from gateway.core.journal import ENVELOPE, EVENT_TYPES, FIELDS, JOURNAL_PARTITIONS, VERSION, Field
 from scripts.reference.markdown import code, page, table
 
 _INTRODUCTION: Final = f"""Version {VERSION} of what nodes write to the grid about sessions and about themselves,
@@ -39,7 +39,7 @@ an event that was dropped. That happens when the grid takes none for so long tha
 
 def journal_page() -> str:
     """The page about the session journal."""
-    fields = ((code(each.name), each.kind.value, each.meaning) for each in FIELDS.values())
+    fields = ((code(each.name), each.kind.value, _meaning(each)) for each in FIELDS.values())
     events = (
         (code(each.name), each.meaning, ", ".join(code(name) for name in each.fields) or "none")
         for each in EVENT_TYPES.values()
@@ -59,3 +59,7 @@ def journal_page() -> str:
         "## What may be missing",
         _MISSING,
     )
+
+
+def _meaning(declared: Field) -> str:
+    return declared.meaning if declared.since == 1 else f"{declared.meaning} Since version {declared.since}."

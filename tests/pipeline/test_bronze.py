@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,6 +20,7 @@ from gateway.core.journal import Record
 from pipeline.bronze.ingest import opened
 from pipeline.bronze.layout import bronze_of, hour_folder, hour_of
 from pipeline.bronze.log import REMEMBERED, Batch, Commit, CommitLog, Counts
+from pipeline.bronze.source import shaped
 from pipeline.errors import NotReady, PipelineError
 from pipeline.source.offsets import EntryId, Position
 from tests.pipeline.lake import batch_of, entry, events_in, once, quiet, rejected_in, take_in
@@ -295,6 +297,22 @@ def test_what_is_remembered_of_nodes_is_bounded(tmp_path: Path) -> None:
     known = log.newest().numbers[5]
     assert len(known) == REMEMBERED
     assert known["steady"] == 2
+
+
+def test_a_stream_finds_what_an_older_pipeline_did_not_know(tmp_path: Path) -> None:
+    """Its files have no column for a field of version 2, and what nodes told of it, right or wrong, is in ``other``."""
+    told: list[dict[str, Any]] = [{}, {"replayed": True}, {"replayed": False}, {"version": 9, "colour": "red"}, {}]
+    records = [event(number, type="session_resumed", **each) for number, each in enumerate(told, 1)]
+    take_in(tmp_path, [batch_of({"1-0": entry(records)})])
+    (folder,) = bronze_of(tmp_path).hours()
+    (file,) = folder.glob("*.parquet")
+    table = pq.read_table(file, partitioning=None)
+    kept = [None, '{"replayed": true}', '{"replayed": false}', '{"colour": "red"}', '{"replayed": "perhaps"}']
+    older = table.drop_columns(["replayed"])
+    older = older.set_column(older.schema.get_field_index("other"), "other", pa.array(kept, pa.string()))
+
+    assert shaped(table, folder)["replayed"].to_pylist() == [None, True, False, None, None]
+    assert shaped(older, folder)["replayed"].to_pylist() == [None, True, False, None, None]
 
 
 def test_folders_are_named_after_hours() -> None:

@@ -126,7 +126,8 @@ def test_version_2_of_the_schema_is_read_beside_version_1(spark: SparkSession, t
     told = {"zone": "west", "tries": 3, "eager": True, "seen": 1_700_000_000_123_456, "tags": ["a", "b"]}
     head = {"type": "node_started", "node": "n1", "incarnation": "i", "release": "1", "at": time.time_ns() // 1000}
     older, newer = head | {"id": "i-1", "version": 1}, head | {"id": "i-2", "version": 2} | told
-    take_in(tmp_path, [batch_of({"1-0": entry([older, newer])})])
+    wrong = head | {"id": "i-4", "version": 2} | {"tries": "x", "eager": "perhaps", "seen": "soon", "tags": 3}
+    take_in(tmp_path, [batch_of({"1-0": entry([older, newer, wrong])})])
     # The pipeline that knows them writes them as columns.
     folder = bronze_of(tmp_path).hours()[0]
     table = pq.read_table(next(folder.iterdir()), partitioning=None).slice(0, 1).drop_columns(["id"])
@@ -139,6 +140,7 @@ def test_version_2_of_the_schema_is_read_beside_version_1(spark: SparkSession, t
 
     assert {name: found["i-2"][name] for name in told} == told
     assert [found["i-1"][name] for name in told] == [None] * 5
+    assert [found["i-4"][name] for name in told] == [None] * 5, "what is of another kind is not told"
     assert found["i-3"]["zone"] == "east"
 
 

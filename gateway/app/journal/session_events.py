@@ -123,6 +123,7 @@ class SessionResumed(_Held):
             "principal": self.session.principal,
             "rung": self.session.outcome.value,
             "reason": self.reason,
+            "replayed": self.session.replayed,
             "away_ms": self.away,
             "resent": self.resent,
             "conflated": self.conflated,

@@ -1,4 +1,4 @@
-"""The session journal: which events there are, what they carry, and how they are written (version 1).
+"""The session journal: which events there are, what they carry, and how they are written.
 
 The journal answers what people ask after an incident: who was connected to the node that died, how long was each
 away, on which rung did it come back, what was lost. It is the one description of events that the gateway, which
@@ -13,6 +13,7 @@ from gateway.core.journal.encoding import (
     BadRecord,
     Record,
     event_id,
+    is_of_kind,
     journal_partition,
     read_event_id,
     read_records,
@@ -37,6 +38,7 @@ __all__ = [
     "Stamp",
     "event_id",
     "event_type",
+    "is_of_kind",
     "journal_partition",
     "read_event_id",
     "read_records",

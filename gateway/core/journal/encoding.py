@@ -13,7 +13,7 @@ from gateway.core.journal.fields import ENVELOPE, FIELDS, Field, FieldKind
 from gateway.core.types import Incarnation, NodeId, SessionId
 from gateway.core.wire.errors import GatewayError
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Written into every record. It grows when fields are added; a field is never given another meaning or kind, and none
 is removed, so that whoever reads a newer journal than he knows misses what was added and nothing else."""
 
@@ -122,7 +122,7 @@ def _read(line: bytes) -> Record:
             raise BadRecord(f"there is no {name!r}")
     for name, value in found.items():
         declared = FIELDS.get(name)
-        if declared is not None and value is not None and not _is_of_kind(value, declared):
+        if declared is not None and value is not None and not is_of_kind(value, declared):
             raise BadRecord(f"{name!r} is no {declared.kind.value}")
     incarnation, _number = read_event_id(found["id"])
     if incarnation != found["incarnation"]:
@@ -130,7 +130,8 @@ def _read(line: bytes) -> Record:
     return found
 
 
-def _is_of_kind(value: object, declared: Field) -> bool:
+def is_of_kind(value: object, declared: Field) -> bool:
+    """Tell whether a value, as JSON has it, is one that a field can have."""
     match declared.kind:
         case FieldKind.TEXT:
             return isinstance(value, str)

@@ -33,7 +33,7 @@ SESSION_RESUMED = EventType(
     "session_resumed",
     "A client came back to its session. The peer is the node that owned it before.",
     (
-        "principal", "rung", "reason", "away_ms", "resent", "conflated", "deduplicated", "lost", "peer",
+        "principal", "rung", "reason", "replayed", "away_ms", "resent", "conflated", "deduplicated", "lost", "peer",
         "peer_incarnation",
     ),
 )  # fmt: skip

@@ -101,6 +101,13 @@ _TOLD: Final = (
     Field("connections", FieldKind.NUMBER, "Connections open at the end of that time."),
     Field("sessions", FieldKind.NUMBER, "Sessions held at the end of that time."),
     Field("cpu_ms", FieldKind.NUMBER, "CPU time that the node's process took, in milliseconds."),
+    Field(
+        "replayed",
+        FieldKind.FLAG,
+        "Of a failover: whether every update that the client had missed follows, once and in order; false if current "
+        "values take their place, of some topics at least; none if it had selected nothing.",
+        since=2,
+    ),
 )
 
 FIELDS: Final[Mapping[str, Field]] = {each.name: each for each in (*ENVELOPE, *_TOLD)}

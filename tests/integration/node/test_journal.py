@@ -105,11 +105,33 @@ async def test_the_life_of_a_session(memory: MemoryGridServer) -> None:
     assert (failed_over["rung"], failed_over["reason"], failed_over["node"]) == ("failed_over", "other_node", "n2")
     assert "away_ms" not in failed_over, "what a client cannot have measured is not told"
     assert "lost" not in failed_over
+    assert (failed_over["replayed"], "replayed" in back) == (False, False)
     assert (failed_over["peer"], failed_over["peer_incarnation"]) == ("n1", first.incarnation)
     assert closed["reason"] == "session_closed"
     assert [each["epoch"] for each in (opened, back, failed_over)] == [1, 2, 3]
     for secret in (welcome["token"], again["token"], over["token"], "a secret value", "a secret team"):
         assert secret not in token_free
+
+
+@pytest.mark.promise("P13")
+async def test_a_failover_tells_whether_all_that_was_missed_followed(memory: MemoryGridServer) -> None:
+    async with journalled("n1", memory) as n1, journalled("n2", memory) as n2:
+        async with RawClient(n1.url) as raw:
+            token = (await raw.hello("alice", supports=["replay"]))["token"]
+            await raw.send({"type": "subscribe", "id": 1, "request": 1, "selector": "a/**"})
+            notice = await raw.expect("notice")
+            await raw.cut()
+        places: dict[str, Any] = {"positions": notice["positions"]}
+        for attempt, node, said in ((1, n2, places), (2, n1, {})):
+            async with RawClient(node.url) as raw:
+                welcome = await raw.resume(token, attempt=attempt, oldest=2**53 - 1, supports=["replay"], **said)
+                token = welcome["token"]
+                assert (welcome["outcome"], welcome.get("replayed")) == ("failed_over", True if said else None)
+                await raw.cut()
+        await eventually(lambda: len(records(memory, "session_resumed")) == 2)
+        found = {each["node"]: each for each in records(memory, "session_resumed")}
+    assert (found["n2"]["replayed"], found["n2"]["lost"]) == (True, 0)
+    assert (found["n1"]["replayed"], "lost" in found["n1"]) == (False, False)
 
 
 async def test_numbers_have_no_hole_and_a_restarted_node_counts_anew(memory: MemoryGridServer) -> None:

@@ -29,7 +29,7 @@ from gateway.app.journal.traffic import ROOTS_TOLD, THE_REST, Traffic
 from gateway.app.runtime.clock import Clock
 from gateway.catalogue import log_events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.journal import JOURNAL_PARTITIONS, Record, read_records
+from gateway.core.journal import JOURNAL_PARTITIONS, VERSION, Record, read_records
 from gateway.core.types import (
     Epoch,
     EventId,
@@ -133,7 +133,7 @@ async def test_events_are_numbered_without_a_hole_and_sessions_stay_in_order(mon
         await eventually(lambda: bench.metrics.count(catalogue.JOURNAL_EVENTS) == 5)
     assert [each["id"] for each in records] == [f"run1-{number}" for number in range(1, 6)]
     assert records[0] == {
-        "version": 1,
+        "version": VERSION,
         "id": "run1-1",
         "type": "node_started",
         "at": 1_800_000_000_000_000,
