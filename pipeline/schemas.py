@@ -121,6 +121,13 @@ INTERVAL_COLUMNS: Final = (
     ),
     Column("reason", StringType(), "Of a comeback by failover: why, `other_node` or `gap`."),
     Column(
+        "replayed",
+        BooleanType(),
+        "Of a comeback by failover: whether every update that the client had missed was sent; false if current values "
+        "took their place, of some topics at least. None if it had selected nothing, or the node was of a release that "
+        "did not tell.",
+    ),
+    Column(
         "cause",
         StringType(),
         "How the connection ended: the name of a close code, `connection_lost`, `node_died`, or `closed` or `expired` "

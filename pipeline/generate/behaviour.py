@@ -83,6 +83,9 @@ PACKETS_PER_SECOND: Final = 4.0
 BUFFER_PACKETS: Final = 1_000
 """Packets a resend buffer holds; later updates are conflated."""
 
+REPLAYED_WITHIN: Final = 600 * SECOND
+"""How far back a partition's stream reaches at these rates: who comes back sooner to another node misses nothing."""
+
 DUPLICATES: Final = 0.03
 """Publishes that were in the grid already, for each comeback."""
 

@@ -26,6 +26,7 @@ from pipeline.generate.behaviour import (
     QUICK_RETURN,
     QUICK_SPREAD,
     REAPER,
+    REPLAYED_WITHIN,
     REVOKED,
     SILENT,
     STICKY,
@@ -301,6 +302,7 @@ class Lives:
         same = new == old
         gap = (gap | (missed > BUFFER_PACKETS)) & same
         reattached = same & ~gap
+        replayed = away < REPLAYED_WITHIN
         duplicates = random.poisson(DUPLICATES, count)
         population.epoch[who] += 1
         population.run[who] = new
@@ -310,11 +312,12 @@ class Lives:
             principal=population.principal[who],
             rung=np.where(reattached, word(Outcome.REATTACHED), word(Outcome.FAILED_OVER)),
             reason=np.where(reattached, NONE, np.where(gap, word(FailoverReason.GAP), word(FailoverReason.OTHER_NODE))),
+            replayed=np.where(reattached, NONE, replayed),
             away_ms=away // MILLISECOND,
             resent=np.where(reattached, missed, NONE),
             conflated=np.where(reattached, missed // 8, NONE),
             deduplicated=np.where(reattached, NONE, duplicates),
-            lost=np.where(gap, np.maximum(missed, 1), NONE),
+            lost=np.where(reattached, NONE, np.where(replayed, 0, np.where(gap, np.maximum(missed, 1), NONE))),
             peer=old,
         )
         self._ledger.attach(who, at)

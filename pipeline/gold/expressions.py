@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from pipeline.gold.tables import GoldTable
-from pipeline.gold.words import CONNECTED, CREATED, FAILED_OVER, PERCENTILES, REATTACHED
+from pipeline.gold.words import CONNECTED, CREATED, PERCENTILES, RUNGS
 
 
 def stints(silver: DataFrame) -> DataFrame:
@@ -38,12 +38,18 @@ def comebacks(silver: DataFrame) -> DataFrame:
     return found.where((f.col("back.kind") == CONNECTED) & (f.col("back.rung") != CREATED))
 
 
-def rungs(rung: Column) -> list[Column]:
-    """Count the comebacks of each rung, in a group."""
+def rungs(rung: Column, replayed: Column) -> list[Column]:
+    """Count the comebacks of each rung, and whether they were replayed, in a group.
+
+    Args:
+        rung: of a comeback.
+        replayed: whether every update that was missed followed; null if there is nothing to tell.
+    """
     return [
-        f.count_if(rung == REATTACHED).alias("reattached"),
-        f.count_if(rung == FAILED_OVER).alias("failed_over"),
-        f.count_if(~rung.isin(REATTACHED, FAILED_OVER)).alias("other_rungs"),
+        *(f.count_if(rung == name).alias(name) for name in RUNGS),
+        f.count_if(~rung.isin(*RUNGS)).alias("other_rungs"),
+        f.count_if(replayed).alias("replayed"),
+        f.count_if(~replayed).alias("not_replayed"),
     ]
 
 

@@ -102,7 +102,8 @@ def incident_sessions(found: DataFrame, silver: DataFrame) -> DataFrame:
             "incident", "session", "principal", "client", "date",
             stint["begins"].alias("connected_at"), stint["ends"].alias("left_at"), stint["cause"].alias("cause"),
             fate.alias("fate"), back["begins"].alias("back_at"), back["node"].alias("back_node"),
-            back["rung"].alias("rung"), back["away_ms"].alias("away_ms"), back["measured_by"].alias("measured_by"),
+            back["rung"].alias("rung"), back["replayed"].alias("replayed"), back["away_ms"].alias("away_ms"),
+            back["measured_by"].alias("measured_by"),
             back["uncertain_ms"].alias("uncertain_ms"), back["resent"].alias("resent"), back["lost"].alias("lost"),
         ),
         INCIDENT_SESSIONS,
@@ -119,7 +120,7 @@ def incidents(found: DataFrame, touched: DataFrame) -> DataFrame:
     fates = touched.groupBy("incident").agg(
         f.count("*").alias("sessions"),
         _fate("recovered").alias("comebacks"),
-        *rungs(f.col("rung")),
+        *rungs(f.col("rung"), f.col("replayed")),
         *(_fate(name).alias(name) for name in ("expired", "closed", "away")),
         *away(f.col("away_ms")),
         f.sum("resent").alias("resent"),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 from gateway.core.journal import events
 from pipeline.gold.expressions import away, comebacks, rungs, shaped, share
 from pipeline.gold.tables import OBJECTIVES
-from pipeline.gold.words import CONNECTED, EXPIRED, PUT_OFF
+from pipeline.gold.words import CONNECTED, EXPIRED, PUT_OFF, RUNGS
 from pipeline.sessions.rules import PRESUMED
 
 _KEY = ("hour", "node", "release")
@@ -27,6 +27,7 @@ def objectives(bronze: DataFrame, silver: DataFrame) -> DataFrame:
         "back.node",
         "back.release",
         "back.rung",
+        "back.replayed",
         "back.away_ms",
         "back.resent",
         "back.conflated",
@@ -35,7 +36,7 @@ def objectives(bronze: DataFrame, silver: DataFrame) -> DataFrame:
     )
     returned = back.groupBy(*_KEY).agg(
         f.count("*").alias("comebacks"),
-        *rungs(f.col("rung")),
+        *rungs(f.col("rung"), f.col("replayed")),
         *away(f.col("away_ms")),
         *(f.sum(name).alias(name) for name in ("resent", "conflated", "deduplicated", "lost")),
         f.count_if(f.col("lost") > 0).alias("lossy"),
@@ -59,8 +60,8 @@ def objectives(bronze: DataFrame, silver: DataFrame) -> DataFrame:
         .agg(f.count("*").alias("expired"))
     )
     counts = (
-        "comebacks", "reattached", "failed_over", "other_rungs", "measured", "resent", "conflated", "deduplicated",
-        "lost", "lossy", "refused", "put_off", "strangers", "expired",
+        "comebacks", *RUNGS, "other_rungs", "replayed", "not_replayed", "measured", "resent", "conflated",
+        "deduplicated", "lost", "lossy", "refused", "put_off", "strangers", "expired",
     )  # fmt: skip
     # A union that is grouped once, and not a join of three: keys may be null, and none may be lost.
     every = returned.unionByName(refusals, allowMissingColumns=True).unionByName(expired, allowMissingColumns=True)

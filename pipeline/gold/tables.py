@@ -8,6 +8,7 @@ from typing import Final
 
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DateType,
     DoubleType,
     IntegerType,
@@ -58,8 +59,16 @@ _RELEASE: Final = Column("release", _TEXT, "The version of the gateway that it r
 
 _RUNGS: Final = (
     _count("reattached", "Of these, how many went on with both resend buffers."),
+    _count("handed_over", "Of these, how many went on with what the node that had served them handed over."),
+    _count("mirrored", "Of these, how many went on with a copy that a backup held."),
     _count("failed_over", "Of these, how many went on with what the grid held."),
     _count("other_rungs", "Of these, how many came back on another rung of the ladder."),
+    _count("replayed", "Of those that failed over, how many were sent every update that they had missed."),
+    _count(
+        "not_replayed",
+        "Of those that failed over, how many were sent current values instead, of some topics at least. The rest had "
+        "selected nothing, or came to a node of a release that did not tell.",
+    ),
 )
 
 _AWAY: Final = (
@@ -162,6 +171,12 @@ INCIDENT_SESSIONS: Final = GoldTable(
         Column("back_at", _INSTANT, "When its client was back."),
         Column("back_node", _TEXT, "Where."),
         Column("rung", _TEXT, "By which rung of the recovery ladder."),
+        Column(
+            "replayed",
+            BooleanType(),
+            "If it failed over, whether every update that it had missed was sent; none if it had selected nothing, or "
+            "the node was of a release that did not tell.",
+        ),
         Column("away_ms", _COUNT, "How long it was away, in milliseconds."),
         Column("measured_by", _TEXT, "Who measured that: `client`, `node` or `survivors`."),
         Column("uncertain_ms", _COUNT, "By how much it may have been shorter."),

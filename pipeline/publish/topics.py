@@ -7,6 +7,8 @@ from datetime import date, datetime
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
+from pipeline.gold.words import RUNGS
+
 Row: TypeAlias = Mapping[str, Any]
 """A row of a table."""
 
@@ -91,14 +93,15 @@ def _newest(rows: Iterable[Row], key: str, by: str) -> dict[str, list[Row]]:
 
 
 _COUNTS: Final = (
-    "comebacks", "reattached", "failed_over", "other_rungs", "refused", "put_off", "expired", "lossy", "lost",
+    "comebacks", *RUNGS, "other_rungs", "replayed", "not_replayed", "refused", "put_off", "expired", "lossy", "lost",
 )  # fmt: skip
 
 
 def _together(rows: list[Row]) -> dict[str, Any]:
     """Sum up the releases of one node and hour; of percentiles the worst counts, as they cannot be added."""
     told: dict[str, Any] = {"node": rows[0]["node"], "hour": _plain(rows[0]["hour"])}
-    told |= {name: sum(row[name] for row in rows) for name in _COUNTS}
+    # Rows that an older release has made do not have all of them.
+    told |= {name: sum(row[name] or 0 for row in rows) for name in _COUNTS}
     for name in ("away_p50_ms", "away_p95_ms", "away_p99_ms", "away_max_ms"):
         known = [row[name] for row in rows if row[name] is not None]
         if known:

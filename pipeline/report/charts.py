@@ -18,6 +18,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
+from pipeline.gold.words import RUNGS
 from pipeline.report.findings import Comebacks, Micros, Row
 from pipeline.report.objective import BurnDown
 from pipeline.report.text import duration, shown
@@ -31,13 +32,16 @@ _COLOURS: Final = {
     "other": "#010304",
     "accent": "#010305",
     "bad": "#010306",
+    "handed_over": "#010307",
+    "mirrored": "#010308",
 }
 """Colours that stand for those of the page, which a chart cannot know: they are replaced by its variables."""
 
 _SERIES: Final = ("#2f7d57", "#3f6fd1", "#b06f00", "#8b4fb8", "#c2363d", "#0f8a9d", "#7a7f88", "#a3557c")
 """For nodes and roots of topics, of which there can be any number; legible on light and dark."""
 
-_RUNGS: Final = ("reattached", "failed_over", "refused", "other")
+_RUNGS: Final = (*RUNGS, "refused", "other")
+"""In the order of the ladder; only those that were met are drawn."""
 
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
@@ -128,7 +132,7 @@ def distribution(comebacks: Comebacks) -> str | None:
         )
     axes.set_xlabel("time away")
     axes.set_ylabel("comebacks")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.18), ncols=4)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.18), ncols=len(_RUNGS))
     return _svg(figure, "distribution")
 
 
@@ -148,7 +152,7 @@ def rungs_over_time(comebacks: Comebacks) -> str | None:
     _time_axis(axes)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_ylabel(f"comebacks in {duration(float(edges[1] - edges[0]) / 1000)}")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=4)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=len(_RUNGS))
     return _svg(figure, "rungs")
 
 

@@ -15,7 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from pipeline.columns import arrow_schema
 from pipeline.errors import NotReady
+from pipeline.gold.tables import TABLES as GOLD_TABLES
+from pipeline.schemas import SILVER
 
 Row: TypeAlias = Mapping[str, Any]
 """A row of a table."""
@@ -120,13 +123,20 @@ def by_incident(touched: Iterable[Row]) -> dict[str, list[Row]]:
 def _rows(folder: Path, first: date | None, last: date | None) -> tuple[Row, ...]:
     if not folder.is_dir():
         return ()
-    table = ds.dataset(folder, format="parquet", partitioning=_BY_DATE)
+    # Files of any release may lie beside each other: a column that one does not have is null.
+    schema = arrow_schema(GOLD_TABLES[folder.name].schema)
+    table = ds.dataset(folder, schema=schema, format="parquet", partitioning=_BY_DATE)
     wanted = pc.scalar(True)
     if first is not None:
         wanted &= pc.field("date") >= pa.scalar(first)
     if last is not None:
         wanted &= pc.field("date") <= pa.scalar(last)
     return tuple(table.to_table(filter=wanted).to_pylist())
+
+
+def _silver(folder: Path) -> ds.Dataset:
+    """Open silver; fields of intervals that a file does not have are null, as columns of gold are."""
+    return ds.dataset(folder, schema=arrow_schema(SILVER), format="parquet")
 
 
 def _comebacks(folder: Path, first: date, last: date) -> tuple[int, Comebacks]:
@@ -139,7 +149,7 @@ def _comebacks(folder: Path, first: date, last: date) -> tuple[int, Comebacks]:
         lived: pc.Expression = (pc.field("first_event_at") < pa.scalar(ends)) & (
             (pc.field("last_event_at") >= pa.scalar(begins)) | (pc.field("state") != pa.scalar("ended"))
         )
-        for batch in ds.dataset(folder, format="parquet").to_batches(columns=["intervals"], filter=lived):
+        for batch in _silver(folder).to_batches(columns=["intervals"], filter=lived):
             sessions += batch.num_rows
             intervals = pc.list_flatten(batch.column("intervals"))
             at = pc.struct_field(intervals, "begins").cast(pa.timestamp("us", "UTC"))
@@ -162,7 +172,6 @@ def _comebacks(folder: Path, first: date, last: date) -> tuple[int, Comebacks]:
 def _timelines(folder: Path, sessions: set[str]) -> dict[str, tuple[Row, ...]]:
     if not sessions or not folder.is_dir():
         return {}
-    table = ds.dataset(folder, format="parquet").to_table(
-        columns=["session", "intervals"], filter=pc.field("session").isin(sorted(sessions))
-    )
+    wanted = pc.field("session").isin(sorted(sessions))
+    table = _silver(folder).to_table(columns=["session", "intervals"], filter=wanted)
     return {row["session"]: tuple(row["intervals"]) for row in table.to_pylist()}

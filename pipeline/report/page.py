@@ -14,10 +14,11 @@ from markupsafe import Markup
 
 from gateway import __version__
 from pipeline.errors import NotReady
+from pipeline.gold.words import FAILED_OVER, REATTACHED, RUNGS
 from pipeline.report import charts
 from pipeline.report.findings import Findings, Row
 from pipeline.report.objective import BurnDown, Objective, judge
-from pipeline.report.text import FILTERS, shown
+from pipeline.report.text import FILTERS, count, shown
 from pipeline.report.timelines import Picture, picture_of
 
 ROWS: Final = 200
@@ -120,8 +121,9 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
 def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
     """Sum up."""
     rungs: Counter[str] = Counter()
-    for name in ("reattached", "failed_over", "other_rungs"):
-        rungs[name] = sum(row[name] for row in findings.gold["objectives"])
+    for name in (*RUNGS, "other_rungs", "replayed", "not_replayed"):
+        # Rows that an older release has made do not have all of them.
+        rungs[name] = sum(row[name] or 0 for row in findings.gold["objectives"])
     kinds = Counter(row["kind"] for row in findings.gold["incidents"])
     losses = findings.gold["losses"]
     return {
@@ -131,6 +133,7 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
         "expired": sum(row["expired"] for row in findings.gold["objectives"]),
         "lost": sum(row["lost"] for row in findings.gold["objectives"]),
         "rungs": rungs,
+        "rungs_told": _rungs_told(rungs),
         "late": sum(each.late for each in judged.hours),
         "lossy": sum(each.lossy for each in judged.hours),
         "kinds": ", ".join(f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in kinds.most_common()),
@@ -138,6 +141,18 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
         "unexplained": sum(row["unexplained"] for row in losses),
         "events": sum(row["events"] for row in losses),
     }
+
+
+def _rungs_told(rungs: Mapping[str, int]) -> str:
+    """Tell how clients came back; rungs that nobody met are left out, but for those that every cluster has."""
+    met = (name for name in RUNGS if rungs[name] or name in {REATTACHED, FAILED_OVER})
+    told = [f"{count(rungs[name])} {name.replace('_', ' ')}" for name in met]
+    if rungs["replayed"] or rungs["not_replayed"]:
+        # Failovers are last. Those that are neither had selected nothing, or nobody told.
+        told[-1] += f" ({count(rungs['replayed'])} replayed, {count(rungs['not_replayed'])} not)"
+    if rungs["other_rungs"]:
+        told.append(f"{count(rungs['other_rungs'])} on other rungs")
+    return ", ".join(told)
 
 
 def _safe(svg: str | None) -> Markup | None:

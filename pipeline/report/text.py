@@ -69,6 +69,11 @@ def day(at: datetime | None) -> str:
     return NOTHING if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
+def yes_or_no(told: bool | None) -> str:
+    """Write what is so or not, or not known."""
+    return NOTHING if told is None else "yes" if told else "no"
+
+
 FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "shown": shown,
     "count": count,
@@ -77,5 +82,6 @@ FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "lasted": lasted,
     "clock": clock,
     "day": day,
+    "yes_or_no": yes_or_no,
 }
 """For the template."""

@@ -113,6 +113,8 @@ def _title(interval: Mapping[str, object]) -> str:
     if interval["kind"] == "connected":
         parts.append(f"to {interval['node'] or 'an unknown node'}")
         parts += [str(interval[name]) for name in ("rung", "reason") if interval[name]]
+        if interval["replayed"] is not None:
+            parts.append("replayed" if interval["replayed"] else "not replayed")
         if interval["away_ms"] is not None:
             parts.append(f"after {interval['away_ms']} ms ({interval['measured_by']})")
     if interval["cause"]:

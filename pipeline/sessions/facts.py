@@ -43,3 +43,4 @@ class Fact(NamedTuple):
     principal: str | None = None
     client: str | None = None
     window_ms: int | None = None
+    replayed: bool | None = None

@@ -15,8 +15,8 @@ Interval: TypeAlias = dict[str, Any]
 
 _NOTHING: Final[Mapping[str, None]] = dict.fromkeys(
     (
-        "kind", "begins", "ends", "node", "incarnation", "release", "epoch", "rung", "reason", "cause", "away_ms",
-        "measured_by", "uncertain_ms", "resent", "conflated", "deduplicated", "lost", "peer",
+        "kind", "begins", "ends", "node", "incarnation", "release", "epoch", "rung", "reason", "replayed", "cause",
+        "away_ms", "measured_by", "uncertain_ms", "resent", "conflated", "deduplicated", "lost", "peer",
     )
 )  # fmt: skip
 
@@ -104,6 +104,7 @@ def _comeback(stint: Stint, begins: int, away_since: int | None, loss: _Loss | N
     comeback: Interval = {
         "rung": told.rung,
         "reason": told.reason,
+        "replayed": told.replayed,
         "resent": told.resent,
         "conflated": told.conflated,
         "lost": told.lost,

@@ -20,6 +20,7 @@ from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTake
 from gateway.local.processes import ProcessFailed, ProgramMissing
 from gateway.local.recipes import StackOptions
 from gateway.local.stack import Stack
+from pipeline.gold.words import RUNGS
 from scripts.demo_pipeline.incident import play
 from scripts.demo_pipeline.truth import Comparison, Happened, Row, compare
 
@@ -125,16 +126,16 @@ def _tell(narrator: Narrator, comparison: Comparison) -> None:
     happened, told = comparison.happened, comparison.told
     narrator.say(f"\nThe {happened.kind} of {happened.node}, as the pipeline tells it:")
     if told is not None:
+        rungs = ", ".join(f"{told[name]} {name.replace('_', ' ')}" for name in RUNGS if told[name])
         narrator.say(
             f"   began {told['begins']:%H:%M:%S} UTC; {told['sessions']} sessions, {told['comebacks']} back "
-            f"({told['reattached']} reattached, {told['failed_over']} failed over, {told['other_rungs']} on other "
-            f"rungs), {told['lost']} packets lost; "
+            f"({rungs}; {told['replayed']} replayed, {told['not_replayed']} not), {told['lost']} packets lost; "
             f"away p50 {told['away_p50_ms']} ms, p95 {told['away_p95_ms']} ms, p99 {told['away_p99_ms']} ms"
         )
     if not comparison.differences:
         narrator.say(
-            f"   ✓ all {len(happened.seen)} clients saw the same: session, rung, node, and the time away within "
-            f"{comparison.most_apart_ms:.0f} ms"
+            f"   ✓ all {len(happened.seen)} clients saw the same: session, rung, node, whether all was replayed, and "
+            f"the time away within {comparison.most_apart_ms:.0f} ms"
         )
     for each in comparison.differences[:SHOWN]:
         narrator.say(f"   ✗ {each}")

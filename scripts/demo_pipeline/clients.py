@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.client import Session, connect
+from gateway.core.wire.codes import Numbering
 
 AT_ONCE: Final = 25
 """Clients that connect at the same time: a crowd is to be seen when a node dies, not before."""
@@ -27,6 +28,7 @@ class Seen:
         rung: of the recovery ladder, as the welcome said.
         away_ms: from the loss to the welcome, in milliseconds.
         lost: packets that it was told are lost; None if the node could not know.
+        replayed: of a failover, whether it was told that every update it had missed follows; else None.
     """
 
     left: str
@@ -34,6 +36,7 @@ class Seen:
     rung: str
     away_ms: float
     lost: int | None
+    replayed: bool | None
 
 
 @dataclass(slots=True)
@@ -69,7 +72,8 @@ class Client:
 
     async def _follow_recoveries(self) -> None:
         async for each in self.session.recoveries():
-            self.seen.append(Seen(self.node, each.node, each.outcome, each.gap_seconds * 1000, each.lost))
+            replayed = each.replayed if each.numbering is Numbering.RESTARTED else None
+            self.seen.append(Seen(self.node, each.node, each.outcome, each.gap_seconds * 1000, each.lost, replayed))
             self.node = each.node
 
     async def close(self) -> None:

@@ -72,6 +72,7 @@ def compare(happened: Happened, incidents: Iterable[Row], touched: Iterable[Row]
             ("rung", row["rung"], seen.rung),
             ("node", row["back_node"], seen.node),
             ("losses", row["lost"], seen.lost),
+            ("replayed", row["replayed"], seen.replayed),
         ):
             if reported != saw:
                 differences.append(f"{name}: the report says {what} {reported}, its client saw {saw}")

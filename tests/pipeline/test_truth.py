@@ -9,10 +9,10 @@ import pytest
 from scripts.demo_pipeline.clients import Seen
 from scripts.demo_pipeline.truth import MOST_APART_MS, Happened, compare
 
-SEEN = Seen(left="n1", node="n2", rung="failed_over", away_ms=500.0, lost=None)
+SEEN = Seen(left="n1", node="n2", rung="failed_over", away_ms=500.0, lost=None, replayed=False)
 HAPPENED = Happened("death", "n1", {"a": SEEN, "b": SEEN})
 INCIDENT = {"incident": "death-x", "kind": "death", "node": "n1", "sessions": 2, "comebacks": 2}
-ROW = {"incident": "death-x", "back_node": "n2", "rung": "failed_over", "away_ms": 500, "lost": None}
+ROW = {"incident": "death-x", "back_node": "n2", "rung": "failed_over", "away_ms": 500, "lost": None, "replayed": False}
 
 
 def rows(**wrong: Any) -> list[dict[str, Any]]:
@@ -33,6 +33,8 @@ def test_the_truth_has_no_differences() -> None:
         ({"rung": "reattached"}, "b: the report says rung reattached, its client saw failed_over"),
         ({"back_node": "n3"}, "b: the report says node n3, its client saw n2"),
         ({"lost": 0}, "b: the report says losses 0, its client saw None"),
+        ({"replayed": True}, "b: the report says replayed True, its client saw False"),
+        ({"replayed": None}, "b: the report says replayed None, its client saw False"),
         ({"away_ms": None}, "b: the report does not say how long it was away"),
         ({"away_ms": 501 + MOST_APART_MS}, "b: away 601 ms by the report, 500 ms by its client"),
     ],

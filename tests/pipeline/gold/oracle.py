@@ -16,6 +16,9 @@ RETRYABLE: Final = (
 )
 """As the wire protocol says."""
 
+RUNGS: Final = "'reattached', 'handed_over', 'mirrored', 'failed_over'"
+"""Those with a column."""
+
 _VIEWS: Final = """
 SET timezone = 'UTC';
 
@@ -82,8 +85,8 @@ SELECT kind_ || '-' || who.incarnation AS incident, who.session, principal, clie
        who.ends AS left_at, who.cause,
        CASE WHEN nxt.session IS NOT NULL THEN 'recovered' WHEN se."end" = 'closed' THEN 'closed'
             WHEN se."state" = 'ended' THEN 'expired' ELSE 'away' END AS fate,
-       nxt.begins AS back_at, nxt.node AS back_node, nxt.rung, nxt.away_ms, nxt.measured_by, nxt.uncertain_ms,
-       nxt.resent, nxt.lost, who.happened::DATE AS "date"
+       nxt.begins AS back_at, nxt.node AS back_node, nxt.rung, nxt.replayed, nxt.away_ms, nxt.measured_by,
+       nxt.uncertain_ms, nxt.resent, nxt.lost, who.happened::DATE AS "date"
 FROM (
     SELECT stint.*, incident.kind AS kind_, incident.begins AS happened,
            row_number() OVER (PARTITION BY incident.kind, incident.incarnation, session ORDER BY turn) AS first_of
@@ -113,8 +116,11 @@ _QUERIES: Final = {
         ), b AS (
             SELECT date_trunc('hour', begins) AS "hour", node, "release", count(*) AS comebacks,
                    count(*) FILTER (rung = 'reattached') AS reattached,
+                   count(*) FILTER (rung = 'handed_over') AS handed_over,
+                   count(*) FILTER (rung = 'mirrored') AS mirrored,
                    count(*) FILTER (rung = 'failed_over') AS failed_over,
-                   count(*) FILTER (rung NOT IN ('reattached', 'failed_over')) AS other_rungs,
+                   count(*) FILTER (rung NOT IN ({RUNGS})) AS other_rungs,
+                   count(*) FILTER (replayed) AS replayed, count(*) FILTER (NOT replayed) AS not_replayed,
                    {_AWAY}, sum(resent) AS resent, sum(conflated) AS conflated, sum(deduplicated) AS deduplicated,
                    count(*) FILTER (lost > 0) AS lossy, sum(lost) AS lost
             FROM back GROUP BY ALL
@@ -129,7 +135,9 @@ _QUERIES: Final = {
             FROM expired GROUP BY ALL
         )
         SELECT keys.*, coalesce(comebacks, 0) AS comebacks, coalesce(reattached, 0) AS reattached,
+               coalesce(handed_over, 0) AS handed_over, coalesce(mirrored, 0) AS mirrored,
                coalesce(failed_over, 0) AS failed_over, coalesce(other_rungs, 0) AS other_rungs,
+               coalesce(replayed, 0) AS replayed, coalesce(not_replayed, 0) AS not_replayed,
                coalesce(refused, 0) AS refused, coalesce(put_off, 0) AS put_off, coalesce(strangers, 0) AS strangers,
                coalesce(expired, 0) AS expired,
                CASE WHEN coalesce(comebacks, 0) + coalesce(refused, 0) > 0
@@ -154,8 +162,10 @@ _QUERIES: Final = {
                any_value(incarnation) AS incarnation, any_value("release") AS "release", any_value(begins) AS begins,
                any_value(ends) AS ends, any_value(noticed_by) AS noticed_by, count(session) AS sessions,
                count(*) FILTER (fate = 'recovered') AS comebacks, count(*) FILTER (rung = 'reattached') AS reattached,
+               count(*) FILTER (rung = 'handed_over') AS handed_over, count(*) FILTER (rung = 'mirrored') AS mirrored,
                count(*) FILTER (rung = 'failed_over') AS failed_over,
-               count(*) FILTER (rung NOT IN ('reattached', 'failed_over')) AS other_rungs,
+               count(*) FILTER (rung NOT IN ({RUNGS})) AS other_rungs,
+               count(*) FILTER (replayed) AS replayed, count(*) FILTER (NOT replayed) AS not_replayed,
                count(*) FILTER (fate = 'expired') AS expired, count(*) FILTER (fate = 'closed') AS closed,
                count(*) FILTER (fate = 'away') AS away,
                CASE WHEN count(session) > 0 THEN count(*) FILTER (fate = 'recovered') / count(session) END

@@ -51,8 +51,8 @@ class Story:
 
     def back(self, seconds: float, node: str, session: str, epoch: int, skip: int = 0, **told: Any) -> None:
         """Add that a client came back by failover."""
-        comeback = {"rung": "failed_over", "reason": "other_node"}
-        self.tell(seconds, node, "session_resumed", skip, session=session, epoch=epoch, **comeback, **told)
+        comeback = {"rung": "failed_over", "reason": "other_node"} | told
+        self.tell(seconds, node, "session_resumed", skip, session=session, epoch=epoch, **comeback)
 
     def tables(self, spark: SparkSession) -> Mapping[str, DataFrame]:
         """Make gold of them."""
@@ -73,12 +73,12 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
         story.tell(1, node, "session_opened", session=session, epoch=1, window_ms=60_000, principal=f"of-{session}")
     # n1 dies at 100 s. s1 is at n2 at once, which dies four seconds later; s5 says goodbye before; s6 never comes back.
     story.tell(99, "n1a", "session_closed", session="s5", epoch=1, reason="normal")
-    story.back(101, "n2a", "s1", 2, away_ms=900, peer_incarnation="n1a")
+    story.back(101, "n2a", "s1", 2, away_ms=900, peer_incarnation="n1a", replayed=True)
     story.tell(105, "n3a", "session_orphaned", session="s6", epoch=1, peer_incarnation="n1a", since=98.5, until=104)
     story.tell(105, "n3a", "node_expired", peer_incarnation="n1a", since=98.5, until=104)
     story.tell(106, "n3a", "node_taken_over", peer_incarnation="n1a", count=1)
-    story.back(107, "n3a", "s1", 3, away_ms=2_500, peer_incarnation="n2a")
-    story.back(108, "n3a", "s2", 2, away_ms=3_500, peer_incarnation="n2a", lost=7)
+    story.back(107, "n3a", "s1", 3, away_ms=2_500, peer_incarnation="n2a", replayed=True)
+    story.back(108, "n3a", "s2", 2, away_ms=3_500, peer_incarnation="n2a", lost=7, replayed=False)
     story.tell(109, "n3a", "node_expired", peer_incarnation="n2a", since=103, until=108.5)
     story.tell(166, "n3a", "session_expired", session="s6", epoch=1)
     # n4 begins anew, and nobody ever said that it was gone: s4 comes back to the new run, which loses three events.
@@ -89,7 +89,7 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     story.tell(390, "n3a", "session_closed", session="s3", epoch=1, reason="normal")
     story.tell(400, "n3a", "node_draining", sessions=2)
     story.tell(401, "n3a", "session_disconnected", session="s1", epoch=3, cause="going_away", code=4000)
-    story.back(402, "n4b", "s1", 4, skip=3, away_ms=200, peer_incarnation="n3a")
+    story.back(402, "n4b", "s1", 4, skip=3, away_ms=200, peer_incarnation="n3a", rung="handed_over", reason=None)
     story.tell(403, "n3a", "session_closed", session="s2", epoch=2, reason="normal")
     story.tell(420, "n3a", "node_stopped", sessions=0)
     # It could not leave the grid, so that its lease expired afterwards; that is no death.
@@ -156,6 +156,19 @@ def test_incidents_sum_up_their_sessions(tables: dict[str, list[dict[str, Any]]]
     assert [found["death-n1a"][name] for name in names] == [2, 1, 1, 1, 0, 0.5, 900, 900]
     assert [found["death-n2a"][name] for name in names] == [2, 2, 2, 0, 7, 1.0, 2_500, 3_500]
     assert [found["hang-n5a"][name] for name in names] == [0, 0, 0, 0, 0, None, None, None]
+
+
+def test_every_rung_is_counted_and_whether_all_that_was_missed_followed(
+    tables: dict[str, list[dict[str, Any]]],
+) -> None:
+    found = by(tables, "incidents", "incident")
+    names = ("reattached", "handed_over", "mirrored", "failed_over", "other_rungs", "replayed", "not_replayed")
+    assert [found["death-n2a"][name] for name in names] == [0, 0, 0, 2, 0, 1, 1]
+    assert [found["drain-n3a"][name] for name in names] == [0, 1, 0, 0, 0, 0, 0]
+    assert [sum(each[name] for each in tables["objectives"]) for name in names] == [0, 1, 0, 4, 0, 2, 1]
+    touched = by(tables, "incident_sessions", "incident", "session")
+    told = [touched[key]["replayed"] for key in (("death-n2a", "s1"), ("death-n2a", "s2"), ("death-n4a", "s4"))]
+    assert told == [True, False, None], "a node of the first version of the journal does not tell"
 
 
 def test_whoever_did_not_come_back_in_time_has_expired_whether_somebody_told_or_not(

@@ -10,14 +10,18 @@ import orjson
 import pytest
 
 from gateway.core.topics.topics import parse_topic
+from pipeline.gold.words import RUNGS
 from pipeline.publish.topics import SLOWEST, plain, topic, topics_of
 
 HOUR, LATER = datetime(2026, 1, 2, 12, tzinfo=UTC), datetime(2026, 1, 2, 13, tzinfo=UTC)
 DAY = date(2026, 1, 2)
+REPLAYED = ("replayed", "not_replayed")
 
 
 def objective(**more: Any) -> dict[str, Any]:
-    counts = ("comebacks", "reattached", "failed_over", "other_rungs", "refused", "put_off", "expired", "lossy", "lost")
+    counts = (
+        "comebacks", *RUNGS, "other_rungs", *REPLAYED, "refused", "put_off", "expired", "lossy", "lost",
+    )  # fmt: skip
     blank = dict.fromkeys(counts, 0)
     away = dict.fromkeys(("away_p50_ms", "away_p95_ms", "away_p99_ms", "away_max_ms"))
     return {"hour": HOUR, "node": "n1", "release": "1.0", **blank, **away, **more}
@@ -32,18 +36,28 @@ def test_the_newest_hour_of_a_node_is_told_with_its_releases_together() -> None:
         {
             "objectives": [
                 objective(comebacks=99),
-                objective(hour=LATER, comebacks=3, refused=1, away_p50_ms=10, away_max_ms=50),
+                objective(hour=LATER, comebacks=3, replayed=3, refused=1, away_p50_ms=10, away_max_ms=50),
                 objective(hour=LATER, comebacks=5, refused=1, release="1.1", away_p50_ms=20),
             ]
         }
     )
     assert told == {
         "ops/objective/n1": {
-            "node": "n1", "hour": "2026-01-02T13:00:00+00:00", "comebacks": 8, "reattached": 0, "failed_over": 0,
-            "other_rungs": 0, "refused": 2, "put_off": 0, "expired": 0, "lossy": 0, "lost": 0,
-            "away_p50_ms": 20, "away_max_ms": 50, "recovered_share": 0.8,
+            "node": "n1", "hour": "2026-01-02T13:00:00+00:00", "comebacks": 8, "reattached": 0, "handed_over": 0,
+            "mirrored": 0, "failed_over": 0, "other_rungs": 0, "replayed": 3, "not_replayed": 0, "refused": 2,
+            "put_off": 0, "expired": 0, "lossy": 0, "lost": 0, "away_p50_ms": 20, "away_max_ms": 50,
+            "recovered_share": 0.8,
         }
     }  # fmt: skip
+
+
+def test_rows_that_an_older_release_has_made_count_for_nothing_where_they_have_no_column() -> None:
+    added = dict.fromkeys(("handed_over", "mirrored", *REPLAYED))
+    rows = [objective(comebacks=2, **added), objective(release="1.1", comebacks=1, replayed=1)]
+    told = topics_of({"objectives": rows})
+    found = told["ops/objective/n1"]
+    assert isinstance(found, dict)
+    assert [found[name] for name in ("comebacks", *added)] == [3, 0, 0, 1, 0]
 
 
 def test_rows_in_any_order_are_the_same_values() -> None:

@@ -17,6 +17,8 @@ from pipeline.schemas import SILVER
 
 NOON: Final = datetime(2026, 1, 2, 12, tzinfo=UTC)
 DEATH: Final = "death-ab12"
+REPLAYED: Final[dict[str, Any]] = {"rung": "failed_over", "replayed": True}
+NOT_REPLAYED: Final[dict[str, Any]] = {"rung": "failed_over", "replayed": False}
 
 
 def at(seconds: float) -> datetime:
@@ -102,7 +104,7 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
         gold,
         "objectives",
         [
-            hour(comebacks=2, failed_over=2, measured=2, refused=1, expired=1),
+            hour(comebacks=2, failed_over=2, replayed=1, not_replayed=1, measured=2, refused=1, expired=1),
             hour(hour=at(3600), comebacks=7, reattached=7),
         ],
     )
@@ -114,6 +116,8 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
                 sessions=3,
                 comebacks=2,
                 failed_over=2,
+                replayed=1,
+                not_replayed=1,
                 expired=1,
                 recovered_share=2 / 3,
                 away_p50_ms=900,
@@ -125,8 +129,8 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
         gold,
         "incident_sessions",
         [
-            touched("quick", principal=evil, back_at=at(61), back_node="n2", rung="failed_over", away_ms=900),
-            touched("late", principal=evil, back_at=at(80), back_node="n3", rung="failed_over", away_ms=20_000),
+            touched("quick", principal=evil, back_at=at(61), back_node="n2", **REPLAYED, away_ms=900),
+            touched("late", principal=evil, back_at=at(80), back_node="n3", **NOT_REPLAYED, away_ms=20_000),
             touched("gone", principal=evil, fate="expired"),
         ],
     )
@@ -193,7 +197,7 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
                     61,
                     None,
                     "n2",
-                    rung="failed_over",
+                    **REPLAYED,
                     reason="other_node",
                     away_ms=900,
                     measured_by="client",
@@ -208,7 +212,7 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
                     80,
                     None,
                     "n3",
-                    rung="failed_over",
+                    **NOT_REPLAYED,
                     reason="other_node",
                     away_ms=20_000,
                     measured_by="client",

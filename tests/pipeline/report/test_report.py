@@ -8,6 +8,9 @@ from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -20,6 +23,7 @@ from pipeline.report.objective import BurnDown, Judged, judge
 from pipeline.report.page import render
 from pipeline.report.text import NOTHING, count, duration, percent
 from pipeline.report.timelines import picture_of
+from tests.pipeline.older import as_older
 from tests.pipeline.report.tables import (
     DEATH,
     NOON,
@@ -87,6 +91,32 @@ def test_it_tells_what_the_tables_hold(lake: Path) -> None:
     assert "2 came back ( 2 failed_over" in told or "2 came back (2 failed_over" in told
     assert "10 of 100 events are missing, 4 of them without a word" in told
     assert "66.67 %" in told
+    assert "7 reattached, 2 failed over (1 replayed, 1 not)" in told
+    assert "1 of these were sent every update that they had missed, 1 current values" in told
+
+
+def test_tables_of_a_release_that_knew_no_replay_are_told_beside_newer_ones(lake: Path) -> None:
+    for name in ("objectives", "incidents", "incident_sessions"):
+        (file,) = (lake / "gold" / name).rglob("*.parquet")
+        place = file.parent.with_name("date=2026-01-01")
+        place.mkdir()
+        pq.write_table(as_older(pq.read_table(file, partitioning=None)), place / file.name)
+    (file,) = (lake / "silver" / "sessions").glob("*.parquet")
+    sessions = pq.read_table(file)
+    is_late = pc.equal(sessions["session"], pa.scalar("late"))
+    pq.write_table(as_older(sessions.filter(pc.invert(is_late))), file.with_name("a-older.parquet"))
+    pq.write_table(sessions.filter(is_late), file)
+
+    found = findings_of(lake)
+    assert [row["replayed"] for row in found.gold["objectives"]] == [None, None, 1, 0]
+    assert {name: [each["replayed"] for each in found.timelines[name]] for name in ("quick", "late")} == {
+        "quick": [None, None, None],
+        "late": [None, None, False],
+    }
+    assert sorted(found.comebacks.away_ms.tolist()) == [12, 900, 20_000]
+    told = words(page_of(lake))
+    assert "14 reattached, 4 failed over (1 replayed, 1 not)" in told
+    assert told.count("were sent every update that they had missed") == 1, "of the older incident nobody knows"
 
 
 def test_all_comebacks_of_the_days_are_found_and_no_others(lake: Path) -> None:
@@ -224,7 +254,7 @@ def test_those_it_was_worst_for_come_first_and_every_piece_is_in_its_place(lake:
     late = picture.lines[1]
     assert [piece.kind for piece in late.pieces] == ["connected", "away", "connected"]
     assert late.pieces[1].left == pytest.approx(picture.incident_at, abs=0.01)
-    assert "failed_over, other_node, after 20000 ms (client)" in late.pieces[2].title
+    assert "failed_over, other_node, not replayed, after 20000 ms (client)" in late.pieces[2].title
 
 
 def test_who_is_pictured_for_another_incident_is_not_for_this_one(lake: Path) -> None:

@@ -74,7 +74,8 @@ def live(chance: Random, teller: Teller, now: float = 0.0) -> list[Fact]:
         previous, node = node, chance.choice(NODES)
         epoch += 1
         away_ms = chance.choice([None, round((now - gone) * 1000), -1, 10**12, 10**6])
-        teller.resumed(now, node, epoch, peer=previous, away_ms=away_ms, resent=1, lost=chance.choice([None, 2]))
+        lost, replayed = chance.choice([None, 2]), chance.choice([None, False, True])
+        teller.resumed(now, node, epoch, peer=previous, away_ms=away_ms, resent=1, lost=lost, replayed=replayed)
         if previous != node and chance.random() < 0.5:
             teller.tell(FENCED, now + 1, previous, epoch - 1)
     now += chance.randint(0, 90)

@@ -17,7 +17,7 @@ CREATE OR REPLACE TEMP TABLE facts AS
 SELECT DISTINCT ON (session, incarnation, number)
     session, type, greatest(0, epoch_us("at")) AS moment, node, incarnation,
     CAST(regexp_extract(id, '-([0-9]+)$', 1) AS BIGINT) AS number,
-    epoch AS told_epoch, coalesce(epoch, 0) AS epoch, release, cause, rung, reason, peer,
+    epoch AS told_epoch, coalesce(epoch, 0) AS epoch, release, cause, rung, reason, replayed, peer,
     peer_incarnation, away_ms, resent, conflated, deduplicated, lost,
     epoch_us(since) AS since, epoch_us(until) AS until, principal, client, window_ms
 FROM events
@@ -60,7 +60,7 @@ joined AS (
         coalesce(b.release, e.release) AS release,
         coalesce(b.moment, e.moment, o.since, o.moment) AS position,
         b.type AS began, b.moment AS began_at, b.release AS began_release, b.principal, b.client, b.window_ms, b.rung,
-        b.reason, b.resent, b.conflated, b.lost, b.peer, b.peer_incarnation,
+        b.reason, b.replayed, b.resent, b.conflated, b.lost, b.peer, b.peer_incarnation,
         if(b.type = 'session_resumed' AND b.away_ms BETWEEN 0 AND 604800000, b.away_ms, NULL) AS told_ms,
         e.moment AS ending_at, o.moment AS orphaned_at, coalesce(o.since, o.moment) AS lived,
         if(o.since IS NULL OR o.until IS NULL, NULL, greatest(0, o.until - o.since) // 1000) AS doubt_ms,
@@ -157,7 +157,7 @@ WINDOW one AS (PARTITION BY session ORDER BY i);
 CREATE OR REPLACE TEMP TABLE pieces AS
 SELECT session, 0 AS place, {
     'kind': 'away', 'begins': begins - told_ms * 1000, 'ends': begins, 'node': peer, 'incarnation': peer_incarnation,
-    'release': NULL, 'epoch': NULL, 'rung': NULL, 'reason': NULL, 'cause': NULL, 'away_ms': NULL,
+    'release': NULL, 'epoch': NULL, 'rung': NULL, 'reason': NULL, 'replayed': NULL, 'cause': NULL, 'away_ms': NULL,
     'measured_by': NULL, 'uncertain_ms': NULL, 'resent': NULL, 'conflated': NULL, 'deduplicated': NULL,
     'lost': NULL, 'peer': NULL
 } AS piece
@@ -167,7 +167,8 @@ SELECT session, 2 * i, {
     'kind': 'connected', 'begins': begins, 'ends': stops, 'node': node, 'incarnation': incarnation,
     'release': release, 'epoch': epoch,
     'rung': CASE began WHEN 'session_opened' THEN 'created' WHEN 'session_resumed' THEN rung END,
-    'reason': if(began = 'session_resumed', reason, NULL), 'cause': why,
+    'reason': if(began = 'session_resumed', reason, NULL),
+    'replayed': if(began = 'session_resumed', replayed, NULL), 'cause': why,
     'away_ms': CASE
         WHEN began IS DISTINCT FROM 'session_resumed' THEN NULL
         WHEN i = 1 THEN told_ms
@@ -187,8 +188,9 @@ SELECT session, 2 * i, {
 UNION ALL
 SELECT session, 2 * i + 1, {
     'kind': 'away', 'begins': stops, 'ends': bound, 'node': node, 'incarnation': incarnation, 'release': release,
-    'epoch': epoch, 'rung': NULL, 'reason': NULL, 'cause': why, 'away_ms': NULL, 'measured_by': NULL,
-    'uncertain_ms': NULL, 'resent': NULL, 'conflated': NULL, 'deduplicated': NULL, 'lost': NULL, 'peer': NULL
+    'epoch': epoch, 'rung': NULL, 'reason': NULL, 'replayed': NULL, 'cause': why, 'away_ms': NULL,
+    'measured_by': NULL, 'uncertain_ms': NULL, 'resent': NULL, 'conflated': NULL, 'deduplicated': NULL,
+    'lost': NULL, 'peer': NULL
 } FROM spans WHERE i < n OR (lost_at IS NOT NULL AND stops IS DISTINCT FROM ended_at);
 
 WITH timelines AS (

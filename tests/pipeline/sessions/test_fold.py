@@ -45,7 +45,7 @@ def test_a_life() -> None:
     teller = Teller()
     teller.opened(0)
     teller.disconnected(10, "n1", 1, deduplicated=3)
-    teller.resumed(14, "n2", 2, peer="n1", away_ms=4500, reason="other_node", lost=None)
+    teller.resumed(14, "n2", 2, peer="n1", away_ms=4500, reason="other_node", replayed=True, lost=None)
     teller.tell(CLOSED, 20, "n2", 2, reason="done")
     found = row(teller.facts)
     assert list(found) == [each.name for each in SILVER_COLUMNS]
@@ -58,6 +58,7 @@ def test_a_life() -> None:
     assert all(list(each) == [column.name for column in INTERVAL_COLUMNS] for each in found["intervals"])
     assert (first["rung"], first["cause"], first["deduplicated"]) == ("created", "connection_lost", 3)
     assert (away["cause"], away["rung"]) == ("connection_lost", None)
+    assert [each["replayed"] for each in (first, away, second)] == [None, None, True]
     assert (second["rung"], second["reason"], second["peer"]) == ("failed_over", "other_node", "n1")
     assert second["cause"] == "closed"
     assert (second["away_ms"], second["measured_by"], second["uncertain_ms"]) == (4500, "client", None)
@@ -230,6 +231,12 @@ def test_a_node_that_is_cut_off_from_the_grid_counts_epochs_of_its_own() -> None
 def test_a_state_of_a_newer_release_is_not_misread() -> None:
     with pytest.raises(ValueError, match="format 2"):
         SessionState.decode(b"[2]")
+
+
+def test_a_state_of_an_older_release_lacks_what_nodes_did_not_tell_then() -> None:
+    resumed = '["session_resumed",2000000,"n2","i2",1,2,"1.0",null,"failed_over","other_node","n1","i1"]'
+    (fact,) = SessionState.decode(f"[1,{resumed}]".encode())
+    assert (fact.rung, fact.peer, fact.replayed) == ("failed_over", "n1", None)
 
 
 @given(lives(), st.data())

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.bronze.layout import bronze_of
+from pipeline.lake import Lake
 from pipeline.schemas import SILVER
 from pipeline.sessions import Fact, SessionState, tell
 from pipeline.sessions.jobs import whole_from
 from pipeline.sessions.processor import row_of
 from pipeline.sessions.rules import CLOSED
 from pipeline.sessions.table import UNKNOWN, Days, SessionsTable
+from tests.pipeline.older import as_older
 from tests.pipeline.sessions.lives import Teller
 from tests.pipeline.sessions.oracle import rows_of_table
 
@@ -93,6 +96,33 @@ def test_rows_take_the_place_of_older_ones(spark: SparkSession, tmp_path: Path) 
     put_aside(3, {"young": young.facts})
     table.replace(spark, given, Days(FIRST_DAY, FIRST_DAY), FIRST_DAY + timedelta(days=2))
     assert states(table) == {"old": ("ended", 2), "young": ("away", 2)}
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_rows_of_an_older_release_stay_as_they_are_beside_newer_ones(spark: SparkSession, tmp_path: Path) -> None:
+    """Of what it had put aside, and of what was in the table."""
+    table = SessionsTable(tmp_path)
+    # Their names put them into one file.
+    lives = {name: Teller() for name in ("standing", "coming", "another")}
+    for batch, (name, life) in enumerate(lives.items()):
+        life.opened(0)
+        life.resumed(9, "n2", 2, peer="n1", replayed=True)
+        table.put_aside(batch, spark.createDataFrame(rows({name: life.facts}), SILVER))
+        if name == "standing":
+            table.merge(spark)
+        if name != "another":
+            for file in (*table.root.rglob("*.parquet"), *table.work.rglob("*.parquet")):
+                pq.write_table(as_older(pq.read_table(file, partitioning=None)), file)
+                file.with_name(f".{file.name}.crc").unlink(missing_ok=True)  # Hadoop's, of what was there
+    table.merge(spark)
+
+    found = Lake(tmp_path).read_sessions(spark).select("session", "intervals.replayed").collect()
+    assert {row["session"]: row["replayed"] for row in found} == {
+        "standing": [None, None, None],
+        "coming": [None, None, None],
+        "another": [None, None, True],
+    }
 
 
 def test_a_day_is_whole_if_bronze_begins_with_it_or_before(tmp_path: Path) -> None:
