@@ -197,6 +197,7 @@ class RecoverySeen:
         node: where it went on.
         gap_seconds: time without a connection.
         lost: packets declared lost; None if the server could not know.
+        replayed: whether the client was told that every update it had missed follows a failover.
     """
 
     session: str
@@ -204,6 +205,7 @@ class RecoverySeen:
     node: str
     gap_seconds: float
     lost: int | None
+    replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +216,13 @@ class Expectation:
         step: the fault, for people.
         affected: sessions that must recover.
         outcomes: the rungs by which they may.
+        whole: sessions that have to be told that they have missed nothing, if they are affected.
     """
 
     step: str
     affected: frozenset[str]
     outcomes: frozenset[str]
+    whole: frozenset[str] = frozenset()
 
     def judge(self, recoveries: Iterable[RecoverySeen]) -> list[Violation]:
         """Compare with what happened: those affected came back as they may, and nobody else noticed."""
@@ -232,14 +236,60 @@ class Expectation:
             elif recovery.outcome not in self.outcomes:
                 allowed = " or ".join(sorted(self.outcomes))
                 violations.append(Violation("P2", f"{who} was {recovery.outcome} instead of {allowed}"))
-            if recovery.outcome in {REATTACHED, HANDED_OVER} and recovery.lost != 0:
-                lost = f"{who} was {recovery.outcome}, and yet lost {recovery.lost} packets"
-                violations.append(Violation("P2", lost))
+            if recovery.outcome == REATTACHED and recovery.lost != 0:
+                violations.append(Violation("P2", f"{who} was reattached, and yet lost {recovery.lost} packets"))
+            if recovery.replayed and recovery.lost != 0:
+                violations.append(Violation("P13", f"{who} was replayed, and yet lost {recovery.lost} packets"))
+            if recovery.session in self.whole and recovery.outcome == FAILED_OVER and not recovery.replayed:
+                violations.append(Violation("P13", f"{who} was not sent all that it had missed"))
         violations += [
             Violation("P1", f"{self.step}: {session} did not come back")
             for session in sorted(self.affected - recovered)
         ]
         return violations
+
+
+class DeliveryLedger:
+    """What subscribers get from one moment to another, to tell whether it was every update, once (P12, P13).
+
+    A topic's values count its publishes. So whoever gets every update once, and none by a full value or a folded one,
+    gets as many updates as the value grows by.
+
+    Args:
+        watches: what subscribers have seen so far, by subscriber and topic; they go on watching.
+
+    Attributes:
+        due: updates that were published for subscribers meanwhile, for each of them once; known after ``judge``.
+        came: updates that they got, without full values; likewise.
+    """
+
+    def __init__(self, watches: Mapping[tuple[str, str], TopicWatch]) -> None:
+        self.due = self.came = 0
+        self._watches = dict(watches)
+        self._begins = {key: (watch.value, _updates(watch)) for key, watch in watches.items()}
+
+    def judge(self, step: str) -> list[Violation]:
+        """Compare what came with what was due.
+
+        Args:
+            step: what happened meanwhile, for people.
+        """
+        violations = []
+        for (subscriber, topic), watch in sorted(self._watches.items()):
+            value, updates = self._begins[subscriber, topic]
+            due, came = watch.value - value, _updates(watch) - updates
+            self.due += due
+            self.came += came
+            if came != due:
+                who = f"{step}: {subscriber} on {topic}"
+                violations.append(Violation("P13", f"{who}: {due} updates were published, and {came} came"))
+        if not self.due:
+            violations.append(Violation("P13", f"{step}: nothing was published, so nothing was shown"))
+        return violations
+
+
+def _updates(watch: TopicWatch) -> int:
+    return watch.tally.delivered - watch.tally.snapshots
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +315,7 @@ class Verdict:
         violations: what was broken; empty is a pass.
         tally: over all subscribers and topics.
         outcomes: recoveries by rung.
+        replayed: of these, failovers that were followed by every update that was missed.
         gaps: times to recover, in seconds, ascending, by rung.
         published: publishes acknowledged.
         slowest_publish: the longest wait for a receipt, in seconds; nothing that was asked again or waited is left out.
@@ -275,6 +326,7 @@ class Verdict:
     violations: list[Violation] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     outcomes: Counter[str] = field(default_factory=Counter)
+    replayed: int = 0
     gaps: dict[str, list[float]] = field(default_factory=dict)
     published: int = 0
     slowest_publish: float = 0.0
@@ -301,6 +353,7 @@ class Verdict:
         """Count recoveries by rung."""
         for recovery in recoveries:
             self.outcomes[recovery.outcome] += 1
+            self.replayed += recovery.replayed
             self.gaps.setdefault(recovery.outcome, []).append(recovery.gap_seconds)
         for gaps in self.gaps.values():
             gaps.sort()

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.catalogue import log_events
 from gateway.local import admin
-from gateway.local.checker import FAILED_OVER, HANDED_OVER, REATTACHED, Expectation, Verdict, Violation
+from gateway.local.checker import FAILED_OVER, REATTACHED, DeliveryLedger, Expectation, Verdict, Violation
 from gateway.local.fleet import Fleet, read_grid
 from gateway.local.grid_server import GridRestart
 from gateway.local.narration import Narrator, describe_recoveries
@@ -109,13 +109,18 @@ class Demo:
             f"count on a topic each, {self._options.rate:g} times a second, and {len(fleet.subscribers)} subscribers."
         )
 
+    @property
+    def _subscribers(self) -> frozenset[str]:
+        """Who has to get every update; publishers follow no topic."""
+        return frozenset(each.name for each in self._fleet.subscribers)
+
     # --- The faults -----------------------------------------------------------------------------------------------
 
     async def _faults(self, cutter: FaultProxy) -> None:
         """Do one fault after the other, up to the first that breaks a promise: what follows would only echo it."""
         for fault in (
             partial(self._cut_sockets, cutter),
-            partial(self._kill_node, "A node dies: kill -9 {node}"),
+            partial(self._kill_node, "A kill without a loss: kill -9 {node}", whole=True),
             self._stop_node,
             self._drain_node,
             self._restart_haproxy,
@@ -141,7 +146,7 @@ class Demo:
             cut,
         )
 
-    async def _kill_node(self, title: str) -> None:
+    async def _kill_node(self, title: str, *, whole: bool = False) -> None:
         node = self._fresh = self._fleet.busiest(self._stack.node_names)
 
         async def kill() -> list[Violation]:
@@ -155,7 +160,12 @@ class Demo:
 
         await self._step(
             title.format(node=node),
-            Expectation(f"killing {node}", self._fleet.on_node(node), frozenset({FAILED_OVER})),
+            Expectation(
+                f"killing {node}",
+                self._fleet.on_node(node),
+                frozenset({FAILED_OVER}),
+                whole=self._subscribers if whole else frozenset(),
+            ),
             kill,
             start_again,
         )
@@ -195,8 +205,10 @@ class Demo:
             return []
 
         await self._step(
-            f"A deploy: kill -TERM {node} drains it, then its new version starts",
-            Expectation(f"draining {node}", self._fleet.on_node(node), frozenset({HANDED_OVER})),
+            f"A deploy without a gap: kill -TERM {node} drains it, then its new version starts",
+            Expectation(
+                f"draining {node}", self._fleet.on_node(node), frozenset({FAILED_OVER}), whole=self._subscribers
+            ),
             drain,
             start_again,
         )
@@ -240,7 +252,7 @@ class Demo:
 
         Args:
             title: for people.
-            expectation: whom it may disturb, and how.
+            expectation: whom it may disturb, and how. If it names sessions that miss nothing, every update is counted.
             fault: does it.
             mend: puts things right when all have recovered; nobody may notice that.
         """
@@ -248,7 +260,7 @@ class Demo:
         with self._narrator.step(title):
             await asyncio.sleep(CALM_SECONDS)
             fleet.longest_publish()
-            marks = fleet.marks()
+            marks, ledger = fleet.marks(), DeliveryLedger(fleet.watches)
             violations = await fault()
             # Whoever does not come back in time is named by the expectation.
             await fleet.recovered(expectation.affected, marks, timeout=RECOVERY_SECONDS)
@@ -258,7 +270,10 @@ class Demo:
                 violations.append(Violation("P6", f"{expectation.step}: not every subscriber is current again"))
             recoveries = fleet.recoveries_since(marks)
             violations += expectation.judge(recoveries)
+            violations += ledger.judge(expectation.step) if expectation.whole else []
         seen = describe_recoveries(recoveries, len(fleet.members))
+        if expectation.whole:
+            seen += f"; {len(expectation.whole)} subscribers got {ledger.came:,} of {ledger.due:,} updates"
         slowest = fleet.longest_publish()
         self._verdict.slowest_publish = max(self._verdict.slowest_publish, slowest)
         self._narrator.seen(f"{seen}; the slowest publish took {slowest:.2f} s", violations)

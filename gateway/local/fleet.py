@@ -80,6 +80,7 @@ class Member:
                     node=recovery.node,
                     gap_seconds=recovery.gap_seconds,
                     lost=recovery.lost,
+                    replayed=recovery.replayed,
                 )
             )
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gateway.local.checker import RecoverySeen, Verdict, Violation
+from gateway.local.checker import FAILED_OVER, RecoverySeen, Verdict, Violation
 
 _VIOLATIONS_SHOWN: Final = 20
 """Broken promises written out; one broken promise tends to be broken a thousand times."""
@@ -108,6 +108,8 @@ def _recovery_table(verdict: Verdict) -> Table:
     table.add_column("max", justify="right")
     for outcome, gaps in sorted(verdict.gaps.items()):
         table.add_row(outcome, str(verdict.outcomes[outcome]), f"{statistics.median(gaps):.3f} s", f"{max(gaps):.3f} s")
+        if outcome == FAILED_OVER and verdict.replayed:
+            table.add_row("… of these replayed", str(verdict.replayed))
     return table
 
 

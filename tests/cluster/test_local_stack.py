@@ -95,7 +95,7 @@ async def demonstrate(folder: Path, **settings: object) -> tuple[Verdict, str]:
     return verdict, text.getvalue()
 
 
-@pytest.mark.promise("P1", "P2", "P5", "P6", "P7", "P10", "P12")
+@pytest.mark.promise("P1", "P2", "P5", "P6", "P7", "P10", "P12", "P13")
 async def test_the_demonstration_keeps_every_promise(tmp_path: Path) -> None:
     verdict, told = await demonstrate(tmp_path)
 
@@ -104,6 +104,20 @@ async def test_the_demonstration_keeps_every_promise(tmp_path: Path) -> None:
     assert set(verdict.outcomes) == {"reattached", "failed_over"}
     assert re.findall(r"(?m)^(\d)\. ", told) == list("1234567")
     assert "Every promise was kept" in told
+    counted = re.findall(r"12 subscribers got ([\d,]+) of ([\d,]+) updates", told)
+    assert len(counted) == 2, "after the kill, and after the deploy"
+    assert all(came == due != "0" for came, due in counted)
+    assert verdict.replayed > 0
+
+
+@pytest.mark.promise("P13")
+async def test_the_demonstration_fails_if_one_update_is_missing(tmp_path: Path) -> None:
+    """Nodes that replay nothing: who was away gets current values, and that is no kill without a loss."""
+    verdict, told = await demonstrate(tmp_path, replay_events=0)
+
+    assert not verdict.passed
+    assert {violation.promise for violation in verdict.violations} == {"P13"}, told
+    assert re.findall(r"(?m)^(\d)\. ", told) == list("12"), "what follows would only echo it"
 
 
 async def test_the_demonstration_fails_if_sessions_are_not_replicated(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.local.checker import (
+    DeliveryLedger,
     Expectation,
     PublishLedger,
     RecoverySeen,
@@ -16,12 +17,14 @@ from gateway.local.checker import (
 
 SECOND_GENERATION = 1 << 32
 
+TOPIC = "prices/ACME"
+
 Step = tuple[int, int, bool]
 """Value, version and whether it was a snapshot."""
 
 
 def watch(*steps: Step) -> TopicWatch:
-    watch = TopicWatch("s1", "prices/ACME")
+    watch = TopicWatch("s1", TOPIC)
     for value, version, snapshot in steps:
         watch.observe(value, version, snapshot=snapshot)
     return watch
@@ -193,10 +196,13 @@ def test_a_broken_ledger_is_found(receipts: tuple[tuple[int, int, str], ...], pr
     assert (promise, True) in [(violation.promise, what in violation.what) for violation in broken.violations]
 
 
-def recovery(session: str, outcome: str = "reattached", lost: int | None = 0) -> RecoverySeen:
-    return RecoverySeen(session=session, outcome=outcome, node="n1", gap_seconds=0.1, lost=lost)
+def recovery(
+    session: str, outcome: str = "reattached", lost: int | None = 0, *, replayed: bool = False
+) -> RecoverySeen:
+    return RecoverySeen(session=session, outcome=outcome, node="n1", gap_seconds=0.1, lost=lost, replayed=replayed)
 
 
+WHOLE = Expectation("killing n1", frozenset({"s1", "p1"}), frozenset({"failed_over"}), whole=frozenset({"s1", "s2"}))
 KILLED = Expectation("killing n1", frozenset({"s1", "s2"}), frozenset({"failed_over"}))
 CUT = Expectation("cutting sockets", frozenset({"s1"}), frozenset({"reattached"}))
 
@@ -204,6 +210,7 @@ CUT = Expectation("cutting sockets", frozenset({"s1"}), frozenset({"reattached"}
 def test_an_expected_recovery_is_passed() -> None:
     assert KILLED.judge([recovery("s1", "failed_over", None), recovery("s2", "failed_over", 3)]) == []
     assert CUT.judge([recovery("s1")]) == []
+    assert WHOLE.judge([recovery("s1", "failed_over", replayed=True), recovery("p1", "failed_over", None)]) == []
     assert Expectation("emptying Redis", frozenset(), frozenset()).judge([]) == []
 
 
@@ -212,6 +219,16 @@ def test_an_expected_recovery_is_passed() -> None:
     [
         (KILLED, [recovery("s1", "failed_over")], ["P1: killing n1: s2 did not come back"]),
         (CUT, [], ["P1: cutting sockets: s1 did not come back"]),
+        (
+            WHOLE,
+            [recovery("s1", "failed_over", None), recovery("p1", "failed_over", None)],
+            ["P13: killing n1: s1 was not sent all that it had missed"],
+        ),
+        (
+            WHOLE,
+            [recovery("s1", "failed_over", 3, replayed=True), recovery("p1", "failed_over", None)],
+            ["P13: killing n1: s1 was replayed, and yet lost 3 packets"],
+        ),
         (
             CUT,
             [recovery("s1"), recovery("s3")],
@@ -238,6 +255,29 @@ def test_an_unexpected_recovery_is_found(
     assert [str(violation) for violation in expectation.judge(recoveries)] == complaints
 
 
+@pytest.mark.parametrize(
+    ("later", "complaints"),
+    [
+        (((6, 6, False, 0), (7, 7, False, 0)), []),
+        # A full value that tells nothing new takes the place of nothing.
+        (((5, 5, True, 0), (6, 6, False, 0)), []),
+        (((8, 8, True, 0), (9, 9, False, 0)), ["4 updates were published, and 1 came"]),
+        (((8, 8, False, 2),), ["3 updates were published, and 1 came"]),
+        (((7, 7, False, 0),), ["2 updates were published, and 1 came"]),
+        (((6, 6, False, 0), (6, 6, False, 0)), ["1 updates were published, and 2 came"]),
+        ((), ["nothing was published, so nothing was shown"]),
+    ],
+)
+def test_every_update_has_to_come_once(later: tuple[tuple[int, int, bool, int], ...], complaints: list[str]) -> None:
+    seen = watch((1, 1, True), (4, 4, True), (5, 5, False))
+    ledger = DeliveryLedger({("s1", TOPIC): seen})
+    for value, version, snapshot, folded in later:
+        seen.observe(value, version, snapshot=snapshot, folded=folded)
+    found = [str(each) for each in ledger.judge("killing n1")]
+    prefix = f"P13: killing n1: s1 on {TOPIC}: " if later else "P13: killing n1: "
+    assert found == [f"{prefix}{each}" for each in complaints]
+
+
 ALICE = SessionFacts("id-1", "alice", {"team": "fx"})
 
 
@@ -258,9 +298,6 @@ def test_a_changed_session_is_found(after: dict[str, SessionFacts | None], promi
 
     assert [(violation.promise, what in violation.what) for violation in verdict.violations] == [(promise, True)]
     assert verdict.sessions == 1
-
-
-TOPIC = "prices/ACME"
 
 
 def judged(
@@ -321,9 +358,10 @@ def test_recoveries_are_counted_by_rung_and_their_gaps_sorted() -> None:
         [
             RecoverySeen(session="s1", outcome="reattached", node="n1", gap_seconds=0.3, lost=0),
             RecoverySeen(session="s2", outcome="reattached", node="n1", gap_seconds=0.1, lost=0),
-            RecoverySeen(session="s1", outcome="failed_over", node="n2", gap_seconds=0.2, lost=None),
+            RecoverySeen(session="s1", outcome="failed_over", node="n2", gap_seconds=0.2, lost=0, replayed=True),
         ]
     )
 
     assert verdict.outcomes == {"reattached": 2, "failed_over": 1}
+    assert verdict.replayed == 1
     assert verdict.gaps == {"reattached": [0.1, 0.3], "failed_over": [0.2]}

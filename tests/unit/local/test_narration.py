@@ -15,8 +15,8 @@ def narrate(*, terminal: bool = False) -> tuple[Narrator, io.StringIO]:
     return Narrator(Console(file=text, force_terminal=terminal, width=120, highlight=False)), text
 
 
-def recovery(session: str, outcome: str, gap: float) -> RecoverySeen:
-    return RecoverySeen(session=session, outcome=outcome, node="n1", gap_seconds=gap, lost=0)
+def recovery(session: str, outcome: str, gap: float, *, replayed: bool = False) -> RecoverySeen:
+    return RecoverySeen(session=session, outcome=outcome, node="n1", gap_seconds=gap, lost=0, replayed=replayed)
 
 
 def test_recoveries_in_one_line() -> None:
@@ -58,7 +58,7 @@ def test_steps_are_numbered_and_violations_written_out() -> None:
 def test_the_verdict_of_a_pass() -> None:
     narrator, text = narrate()
     verdict = Verdict(tally=Tally(delivered=1234, snapshots=5), published=600, sessions=54, checks=300)
-    verdict.judge_recoveries([recovery("s1", "reattached", 0.25)])
+    verdict.judge_recoveries([recovery("s1", "reattached", 0.25), recovery("s2", "failed_over", 0.5, replayed=True)])
 
     narrator.verdict(verdict, 71.6)
 
@@ -66,6 +66,7 @@ def test_the_verdict_of_a_pass() -> None:
     assert "54 sessions" in told
     assert "reattached" in told
     assert "0.250 s" in told
+    assert "… of these replayed │          1 │" in told
     assert "1,234" in told
     assert "Every promise was kept (300 comparisons at the end, 72 s)." in told
 
