@@ -16,6 +16,10 @@ SIGNS: Final = 3.0
 """Least contrast of what is not text but has to be seen: borders of fields, the focus, columns (1.4.11)."""
 
 GROUNDS: Final = ("page", "card", "sunken")
+RUNGS: Final = tuple(
+    f"rung-{each}" for each in ("reattached", "handed-over", "mirrored", "failed-over", "refused", "unknown")
+)
+"""Columns of the chart, by outcome."""
 PAIRS: Final = (
     *((text, ground, TEXT) for text, ground in product(("text", "quiet", "accent"), GROUNDS)),
     *((text, f"{text}-soft", TEXT) for text in ("accent", "good", "warn", "bad")),
@@ -27,7 +31,7 @@ PAIRS: Final = (
     ("card", "bad", TEXT),
     *(("line-strong", ground, SIGNS) for ground in ("page", "card")),
     *(("focus", ground, SIGNS) for ground in GROUNDS),
-    *((f"rung-{number}", "card", SIGNS) for number in range(4)),
+    *((rung, "card", SIGNS) for rung in RUNGS),
 )
 
 

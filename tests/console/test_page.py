@@ -221,6 +221,91 @@ async def test_a_node_is_drained_and_undrained(pair: Pair, browser: Browser, peo
         await expect(row.locator(".badge")).to_have_text("ready")
 
 
+@pytest.mark.promise("P13")
+async def test_a_failover_says_whether_all_that_was_missed_followed(
+    pair: Pair, browser: Browser, people: list[Session]
+) -> None:
+    bob = people[1]
+    async with page_of(browser) as watched, await bob.subscribe("prices/**"):
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await page.goto(f"{console(pair)}#/sessions/{bob.id}")
+        await expect(page.locator("#panel-node")).to_have_text("n2")
+        await pair.n2.gateway.close()
+        await expect(page.locator(".steps .badge")).to_have_text("failed over, all replayed")
+        # Who selects nothing has nothing to be sent; nodes of earlier releases do not tell; others may tell of more.
+        told = await page.evaluate(
+            "import('./rungs.js').then(({ rungInWords }) => [['failed_over', false], ['failed_over', null], "
+            "['failed_over', undefined], ['handed_over', null], ['beamed_up', null]].map((one) => rungInWords(...one)))"
+        )
+        assert told == [
+            ["failed over, current values", "warn"],
+            ["failed over", "info"],
+            ["failed over", "warn"],
+            ["handed over", "good"],
+            ["beamed_up", "info"],
+        ]
+
+
+async def test_the_chart_goes_by_the_names_of_outcomes(pair: Pair, browser: Browser) -> None:
+    """Nodes of several releases tell of several lists of them."""
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        told = await page.evaluate(
+            """import('./chart.js').then(({ RecoveryChart }) => {
+                const chart = new RecoveryChart(), now = 1_700_000_000;
+                const met = [[now - 20, { reattached: 1, handed_over: 2 }], [now - 600, { beamed_up: 3, mirrored: 0 }]];
+                chart.draw(new Map(met), now);
+                const names = [...chart.element.querySelectorAll('.legend li')].map((each) => each.textContent);
+                const columns = [...chart.element.querySelectorAll('rect')].map((each) => each.getAttribute('class'));
+                return [names, columns, chart.element.querySelector('svg').getAttribute('aria-label')];
+            })"""
+        )
+    names = ["reattached", "handed over", "failed over", "refused", "beamed_up"]
+    counts = ", ".join(f"{count} {name}" for count, name in zip((1, 2, 0, 0, 3), names, strict=True))
+    assert told == [
+        names,
+        ["rung-reattached", "rung-handed-over", "rung-unknown"],
+        f"Recoveries in the last quarter of an hour: {counts}",
+    ]
+
+
+async def test_the_table_of_nodes_has_a_column_for_each_outcome_that_one_of_them_tells(
+    pair: Pair, browser: Browser
+) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        before, after = await page.evaluate(
+            """import('./views/overview.js').then(({ Overview }) => {
+                const base = { incarnation: "i", state: "serving", lag: 0, at: 9, started: 1, grid: { state: "up" },
+                    sessions: { connected: 5, disconnected: 6 }, slow: { blocked: 7 } };
+                const usual = { reattached: 1, failed_over: 2, refused: 3 };
+                const nodes = [{ ...base, node: "n1", resumes: usual }, { node: "n2", state: "left" }];
+                const live = Object.assign(new EventTarget(), { list: () => nodes, serving: () => [], slow: new Map(),
+                    history: () => new Map(), standing: () => "ready", happenings: [] });
+                const overview = new Overview({ live, rights: { guard() {} } });
+                const [table] = overview.element.querySelectorAll("table");
+                const texts = (row) => [...row.cells].slice(0, -1).map((each) => each.textContent);
+                const rows = () => [...table.rows].map(texts);
+                overview.start();
+                const before = rows();
+                nodes.push({ ...base, node: "n3", resumes: { ...usual, beamed_up: 4 } });
+                live.dispatchEvent(new Event("change"));
+                return [before, rows()];
+            })"""
+        )
+    first, last = ["Node", "State", "Connected", "Disconnected"], ["Slow", "Loop lag", "Grid", "Up"]
+    usual = ["Reattached", "Failed over", "Refused"]
+    assert before[0] == [*first, *usual, *last]
+    nothing = "\N{EN DASH}"
+    assert [row[4:7] for row in before[1:]] == [["1", "2", "3"], [nothing] * 3]
+    assert after[0] == [*first, *usual, "Beamed_up", *last]
+    assert [row[0] for row in after[1:]] == ["n1", "n2", "n3"]
+    assert [row[4:8] for row in after[1:]] == [["1", "2", "3", "0"], [nothing] * 4, ["1", "2", "3", "4"]]
+
+
 async def test_a_cut_connection_of_the_console_is_said_and_mended(pair: Pair, browser: Browser) -> None:
     async with page_of(browser) as watched:
         page = watched.page

@@ -6,6 +6,7 @@
 
 import { el, svg } from "./dom.js";
 import { clock, count } from "./format.js";
+import { rungsOf, sumOf } from "./rungs.js";
 
 /** Pixels. */
 const HEIGHT = 190;
@@ -19,18 +20,17 @@ const STEP = 15;
 /** Seconds shown. */
 const SPAN = 900;
 
-/** In the order of the columns' numbers. */
-const RUNGS = /** @type {const} */ ([
-  { name: "reattached", meaning: "nothing was lost" },
-  { name: "handed over", meaning: "another node took the session over from the one that served it, and nothing was lost" },
-  { name: "failed over", meaning: "another node took the session over from the grid, and current values were sent" },
-  { name: "refused", meaning: "the session had ended, or its token was not accepted" },
-]);
+/**
+ * @typedef {import("./rungs.js").Counts} Counts
+ * @typedef {import("./rungs.js").Rung} Rung
+ */
 
 /** The chart and its legend; `draw` shows the present. */
 export class RecoveryChart {
   #plot = svg("svg", { class: "chart", role: "img" });
   #width = 0;
+  #legend = el("ul", { class: "legend" });
+  #heads = el("tr");
   #table = el("tbody");
   #drawn = "";
 
@@ -38,60 +38,55 @@ export class RecoveryChart {
     this.element = el(
       "div",
       {},
-      el(
-        "ul",
-        { class: "legend" },
-        ...RUNGS.map(({ name, meaning }, index) =>
-          el("li", { title: meaning }, el("span", { class: `swatch rung-${index}`, "aria-hidden": "true" }), name),
-        ),
-      ),
+      this.#legend,
       this.#plot,
-      el(
-        "details",
-        { class: "as-table" },
-        el("summary", {}, "As a table"),
-        el(
-          "table",
-          {},
-          el("thead", {}, el("tr", {}, el("th", {}, "Since"), ...RUNGS.map(({ name }) => el("th", { class: "number" }, name)))),
-          this.#table,
-        ),
-      ),
+      el("details", { class: "as-table" }, el("summary", {}, "As a table"), el("table", {}, el("thead", {}, this.#heads), this.#table)),
     );
+    this.#name(rungsOf([]));
   }
 
   /**
-   * @param {Map<number, number[]>} history - Counts by rung, by the beginning of an interval.
+   * @param {Map<number, Counts>} history - By the beginning of an interval.
    * @param {number} now - Seconds since 1970.
    */
   draw(history, now) {
     const end = Math.ceil(now / STEP) * STEP;
     const begin = end - SPAN;
-    /** @type {Map<number, number[]>} */
+    /** @type {Map<number, Counts>} */
     const columns = new Map();
     for (const [at, counts] of history) {
       if (at < begin) continue;
       const column = Math.floor(at / STEP) * STEP;
-      const sum = columns.get(column) ?? RUNGS.map(() => 0);
-      columns.set(
-        column,
-        sum.map((each, index) => each + (counts[index] ?? 0)),
-      );
+      columns.set(column, sumOf([columns.get(column) ?? {}, counts]));
     }
     // As wide as the page has it, so that its text is as large as all other text.
     this.#width = this.#plot.clientWidth || 600;
     const drawn = JSON.stringify([end, this.#width, [...columns]]);
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
-    this.#plotColumns(columns, begin);
-    this.#tell(columns);
+    const all = sumOf([...columns.values()]);
+    const rungs = rungsOf(metIn(all));
+    this.#name(rungs);
+    this.#plotColumns(columns, begin, rungs);
+    this.#tell(columns, all, rungs);
+  }
+
+  /** @param {Rung[]} rungs */
+  #name(rungs) {
+    this.#legend.replaceChildren(
+      ...rungs.map(({ name, meaning, style }) =>
+        el("li", { title: meaning }, el("span", { class: `swatch ${style}`, "aria-hidden": "true" }), name),
+      ),
+    );
+    this.#heads.replaceChildren(el("th", { scope: "col" }, "Since"), ...rungs.map(({ name }) => el("th", { scope: "col", class: "number" }, name)));
   }
 
   /**
-   * @param {Map<number, number[]>} columns
+   * @param {Map<number, Counts>} columns
    * @param {number} begin
+   * @param {Rung[]} rungs
    */
-  #plotColumns(columns, begin) {
+  #plotColumns(columns, begin, rungs) {
     const most = Math.max(1, ...[...columns.values()].map(total));
     const scale = niceScale(most);
     const height = HEIGHT - TOP - BOTTOM;
@@ -112,10 +107,11 @@ export class RecoveryChart {
     for (const [at, counts] of columns) {
       const x = LEFT + ((at - begin) / STEP) * width + 1;
       let base = 0;
-      const column = svg("g", {}, svg("title", {}, `${clock(at)}: ${inWords(counts)}`));
-      for (const [index, each] of counts.entries()) {
+      const column = svg("g", {}, svg("title", {}, `${clock(at)}: ${inWords(counts, rungs)}`));
+      for (const { outcome, style } of rungs) {
+        const each = counts[outcome] ?? 0;
         if (each === 0) continue;
-        const rect = { class: `rung-${index}`, x, width: width - 2, y: y(base + each), height: y(base) - y(base + each) };
+        const rect = { class: style, x, width: width - 2, y: y(base + each), height: y(base) - y(base + each) };
         column.append(svg("rect", rect));
         base += each;
       }
@@ -124,28 +120,42 @@ export class RecoveryChart {
     this.#plot.replaceChildren(...parts);
   }
 
-  /** @param {Map<number, number[]>} columns */
-  #tell(columns) {
-    const sums = RUNGS.map((_, index) => [...columns.values()].reduce((sum, each) => sum + (each[index] ?? 0), 0));
-    this.#plot.setAttribute("aria-label", `Recoveries in the last quarter of an hour: ${inWords(sums)}`);
+  /**
+   * @param {Map<number, Counts>} columns
+   * @param {Counts} all
+   * @param {Rung[]} rungs
+   */
+  #tell(columns, all, rungs) {
+    this.#plot.setAttribute("aria-label", `Recoveries in the last quarter of an hour: ${inWords(all, rungs)}`);
     this.#table.replaceChildren(
       ...[...columns]
         .sort(([one], [other]) => other - one)
         .map(([at, counts]) =>
-          el("tr", {}, el("td", {}, clock(at)), ...counts.map((each) => el("td", { class: "number" }, count(each)))),
+          el("tr", {}, el("td", {}, clock(at)), ...rungs.map(({ outcome }) => el("td", { class: "number" }, count(counts[outcome] ?? 0)))),
         ),
     );
   }
 }
 
-/** @param {number[]} counts */
-function total(counts) {
-  return counts.reduce((sum, each) => sum + each, 0);
+/**
+ * @param {Counts} counts
+ * @returns {string[]}
+ */
+function metIn(counts) {
+  return Object.keys(counts).filter((outcome) => (counts[outcome] ?? 0) > 0);
 }
 
-/** @param {number[]} counts */
-function inWords(counts) {
-  return RUNGS.map(({ name }, index) => `${count(counts[index])} ${name}`).join(", ");
+/** @param {Counts} counts */
+function total(counts) {
+  return Object.values(counts).reduce((all, each) => all + each, 0);
+}
+
+/**
+ * @param {Counts} counts
+ * @param {Rung[]} rungs
+ */
+function inWords(counts, rungs) {
+  return rungs.map(({ outcome, name }) => `${count(counts[outcome] ?? 0)} ${name}`).join(", ");
 }
 
 /**

@@ -22,7 +22,7 @@ const KEPT = 300;
  * @property {number} at
  * @property {{connected: number, disconnected: number}} sessions
  * @property {number} connections
- * @property {Record<string, number>} resumes
+ * @property {Counts} resumes
  * @property {{blocked: number, closed: number}} slow
  * @property {number} lag
  * @property {{state: string, generation: number}} grid
@@ -30,9 +30,10 @@ const KEPT = 300;
  * @property {string[]} reasons
  * @property {string[]} alive
  *
- * @typedef {{at: number, what: string, session: string, detail: string | null, node: string}} Happening
+ * @typedef {{at: number, what: string, session: string, detail: string | null, replayed?: boolean | null, node: string}} Happening
  * @typedef {"ready" | "not ready" | "draining" | "not heard yet" | "silent" | "expired" | "left"} Standing
  * @typedef {import("./client/session.js").Session} Session
+ * @typedef {import("./rungs.js").Counts} Counts
  */
 
 /** The outcomes of resumes that are shown, in the order of the ladder. */
@@ -170,21 +171,18 @@ export class Live extends EventTarget {
   }
 
   /**
-   * Add up the resumes of all nodes, by interval and rung, in the order of `RUNGS`. Nodes of other releases may know others.
+   * Add up the resumes of all nodes, by interval and rung. Nodes of different releases may know different rungs.
    *
-   * @returns {Map<number, number[]>} By the beginning of the interval, in seconds since 1970.
+   * @returns {Map<number, Counts>} By the beginning of the interval, in seconds since 1970.
    */
   history() {
-    /** @type {Map<number, number[]>} */
+    /** @type {Map<number, Counts>} */
     const sums = new Map();
     for (const { rungs, columns } of this.recoveries.values()) {
-      const places = RUNGS.map((rung) => rungs.indexOf(rung));
       for (const [begins, ...counts] of columns) {
-        const sum = sums.get(/** @type {number} */ (begins)) ?? RUNGS.map(() => 0);
-        sums.set(
-          /** @type {number} */ (begins),
-          sum.map((each, index) => each + (counts[places[index] ?? -1] ?? 0)),
-        );
+        const sum = sums.get(/** @type {number} */ (begins)) ?? {};
+        rungs.forEach((rung, index) => (sum[rung] = (sum[rung] ?? 0) + (counts[index] ?? 0)));
+        sums.set(/** @type {number} */ (begins), sum);
       }
     }
     return sums;

@@ -11,10 +11,11 @@ What a new rung touches:
 * the protocol (4.3 and 10), and which clients may be told the new name: those that say so in ``supports``
   (``gateway.core.wire.support``);
 * ``clients/javascript/src/codes.js``, which a test compares. Clients need no more, as they act by the numbering;
-* what people look at, where each outcome has a word or a colour: ``views`` and ``chart.js`` of
-  ``gateway/adapters/admin/page``, ``scripts/dashboards``, ``deploy/prometheus/rules``, ``pipeline/report/charts.py``;
+* what people look at, where each outcome has a word and a colour: ``rungs.js`` of ``gateway/adapters/admin/page``, and
+  ``pipeline/report/charts.py``; both show what they do not know, too. ``scripts/dashboards`` takes the names from
+  ``Outcome``; ``deploy/prometheus/rules`` names some;
 * what judges recoveries: ``gateway/local/checker.py``, ``loadtests/tally.py``;
-* columns of tables: ``rungs`` in ``pipeline/gold/shaping.py``, which counts what it does not know as ``other_rungs``;
+* columns of tables: ``RUNGS`` in ``pipeline/gold/words.py``; what is not among them counts as ``other_rungs``;
 * ``docs/explanation/recovery-ladder.md``.
 """
 

@@ -8,6 +8,7 @@ import { confirm } from "../dialogs.js";
 import { RecoveryChart } from "../chart.js";
 import { badge, el, say } from "../dom.js";
 import { bytes, clock, count, duration, plain } from "../format.js";
+import { rungInWords, rungsOf, sumOf } from "../rungs.js";
 
 /** Happenings shown. */
 const SHOWN = 60;
@@ -23,16 +24,13 @@ const STANDINGS = {
   left: ["stopped", "quiet"],
 };
 
-/** What happened to a session, in words. @type {Record<string, [string, "good" | "warn" | "bad" | "quiet" | "info"]>} */
+/** What happened to a session, in words. @type {Record<string, [string, import("../rungs.js").Kind]>} */
 const WORDS = {
   opened: ["opened", "info"],
   disconnected: ["disconnected", "quiet"],
   ended: ["ended", "quiet"],
   fenced: ["moved to another node", "quiet"],
   too_slow: ["closed: too slow", "bad"],
-  "resumed reattached": ["reattached", "good"],
-  "resumed handed_over": ["handed over", "good"],
-  "resumed failed_over": ["failed over", "warn"],
 };
 
 /** The view. */
@@ -46,9 +44,12 @@ export class Overview {
     ]),
   );
   #chart = new RecoveryChart();
+  #heads = el("thead");
   #nodes = el("tbody");
   /** @type {Map<string, NodeRow>} */
   #rows = new Map();
+  /** The outcomes of resumes that have a column in the table of nodes. @type {string[]} */
+  #outcomes = [];
   #slow = el("tbody");
   #slowBox;
   #feed = el("ol", { class: "feed" });
@@ -71,7 +72,7 @@ export class Overview {
         el(
           "table",
           {},
-          head(["Session", "Principal", "Node", "Waiting#", "Bytes#", "Unacknowledged#"]),
+          el("thead", {}, headRow(["Session", "Principal", "Node", "Waiting#", "Bytes#", "Unacknowledged#"])),
           this.#slow,
         ),
       ),
@@ -91,7 +92,7 @@ export class Overview {
           el(
             "table",
             {},
-            head(["Node", "State", "Connected#", "Disconnected#", "Reattached#", "Handed over#", "Failed over#", "Refused#", "Slow#", "Loop lag#", "Grid", "Up", ""]),
+            this.#heads,
             this.#nodes,
           ),
         ),
@@ -134,13 +135,12 @@ export class Overview {
     const serving = this.#live.serving();
     const history = this.#live.history();
     const recent = [...history].filter(([at]) => at > Date.now() / 1000 - 900).map(([, counts]) => counts);
-    /** @param {(counts: number[]) => number} pick */
-    const sum = (pick) => recent.reduce((total, each) => total + pick(each), 0);
+    const { refused = 0, ...recovered } = sumOf(recent);
     this.#tile("Nodes ready", `${nodes.filter((each) => this.#live.standing(each) === "ready").length} of ${nodes.length}`);
     this.#tile("Sessions connected", count(add(serving, (each) => each.sessions.connected)));
     this.#tile("Sessions disconnected", count(add(serving, (each) => each.sessions.disconnected)));
-    this.#tile("Recoveries, 15 min", count(sum((counts) => counts.slice(0, -1).reduce((total, each) => total + each, 0))));
-    this.#tile("Refused, 15 min", count(sum((counts) => counts.at(-1) ?? 0)));
+    this.#tile("Recoveries, 15 min", count(Object.values(recovered).reduce((sum, each) => sum + each, 0)));
+    this.#tile("Refused, 15 min", count(refused));
     this.#tile("Slow consumers", count(add(serving, (each) => each.slow.blocked)));
     this.#showNodes(nodes);
     this.#chart.draw(history, Date.now() / 1000);
@@ -157,6 +157,7 @@ export class Overview {
 
   /** @param {import("../live.js").NodeState[]} nodes */
   #showNodes(nodes) {
+    this.#showHeads(nodes);
     for (const [name, row] of this.#rows) {
       if (!nodes.some(({ node }) => node === name)) {
         row.element.remove();
@@ -166,12 +167,29 @@ export class Overview {
     nodes.forEach((state, index) => {
       let row = this.#rows.get(state.node);
       if (row === undefined) {
-        row = new NodeRow(state.node, this.#context, this.#stop.signal);
+        row = new NodeRow(state.node, this.#outcomes, this.#context, this.#stop.signal);
         this.#rows.set(state.node, row);
       }
       row.show(state, this.#live.standing(state));
       if (this.#nodes.children[index] !== row.element) this.#nodes.insertBefore(row.element, this.#nodes.children[index] ?? null);
     });
+  }
+
+  /**
+   * Name the columns. Nodes of different releases may tell of different outcomes; when one tells of a new one, all rows are
+   * made anew.
+   *
+   * @param {import("../live.js").NodeState[]} nodes
+   */
+  #showHeads(nodes) {
+    const rungs = rungsOf([...this.#outcomes, ...nodes.flatMap(({ resumes }) => Object.keys(resumes ?? {}))]);
+    if (rungs.length === this.#outcomes.length) return;
+    this.#outcomes = rungs.map(({ outcome }) => outcome);
+    const names = rungs.map(({ name }) => `${name.charAt(0).toUpperCase()}${name.slice(1)}#`);
+    const columns = ["Node", "State", "Connected#", "Disconnected#", ...names, "Slow#", "Loop lag#", "Grid", "Up", ""];
+    this.#heads.replaceChildren(headRow(columns));
+    this.#nodes.replaceChildren();
+    this.#rows.clear();
   }
 
   #showSlow() {
@@ -205,7 +223,9 @@ export class Overview {
 class NodeRow {
   #context;
   #name;
-  #cells = Array.from({ length: 10 }, () => el("td"));
+  #outcomes;
+  /** @type {HTMLElement[]} */
+  #cells;
   #state = el("td");
   #button = el("button", { type: "button", class: "small", onclick: () => this.#act() }, "Drain");
   /** Hidden without the right to it; the button itself, while there is nothing to drain. */
@@ -215,15 +235,19 @@ class NodeRow {
 
   /**
    * @param {string} name
+   * @param {string[]} outcomes - Of resumes: each has a column.
    * @param {import("../main.js").Context} context
    * @param {AbortSignal} signal - The view is left.
    */
-  constructor(name, context, signal) {
+  constructor(name, outcomes, context, signal) {
     this.#name = name;
+    this.#outcomes = outcomes;
     this.#context = context;
+    // Connected, disconnected, slow and the lag are numbers as well; the grid's state and the time up are not.
+    const numbers = Array.from({ length: outcomes.length + 4 }, () => el("td", { class: "number" }));
+    this.#cells = [...numbers, el("td"), el("td")];
     context.rights.guard("nodes:drain", [this.#offer], signal);
-    for (const index of [0, 1, 2, 3, 4, 5, 6]) this.#cells[index]?.classList.add("number");
-    this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells.slice(0, 10), el("td", { class: "end" }, this.#offer));
+    this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells, el("td", { class: "end" }, this.#offer));
   }
 
   /**
@@ -239,14 +263,11 @@ class NodeRow {
     const gone = state.state !== "serving";
     this.element.classList.toggle("gone", gone || standing === "silent" || standing === "expired");
     const texts = gone
-      ? Array.from({ length: 10 }, () => "–")
+      ? this.#cells.map(() => "–")
       : [
           count(state.sessions.connected),
           count(state.sessions.disconnected),
-          count(state.resumes.reattached),
-          count(state.resumes.handed_over ?? 0),
-          count(state.resumes.failed_over),
-          count(state.resumes.refused),
+          ...this.#outcomes.map((outcome) => count(state.resumes[outcome] ?? 0)),
           count(state.slow.blocked),
           duration(state.lag),
           state.grid.state,
@@ -276,8 +297,8 @@ class NodeRow {
 /**
  * @param {import("../live.js").Happening} happening
  */
-function describe({ at, what, session, detail, node }) {
-  const [word, kind] = WORDS[detail === null || what === "ended" ? what : `${what} ${detail}`] ?? [what, "info"];
+function describe({ at, what, session, detail, replayed, node }) {
+  const [word, kind] = what === "resumed" ? rungInWords(detail, replayed) : (WORDS[what] ?? [what, "info"]);
   return el(
     "li",
     {},
@@ -293,11 +314,11 @@ function describe({ at, what, session, detail, node }) {
  *
  * @param {string[]} names
  */
-function head(names) {
+function headRow(names) {
   return el(
-    "thead",
+    "tr",
     {},
-    el("tr", {}, ...names.map((name) => el("th", { scope: "col", class: name.endsWith("#") ? "number" : null }, name.replace("#", "") || el("span", { class: "visually-hidden" }, "Actions")))),
+    ...names.map((name) => el("th", { scope: "col", class: name.endsWith("#") ? "number" : null }, name.replace("#", "") || el("span", { class: "visually-hidden" }, "Actions"))),
   );
 }
 

@@ -8,6 +8,7 @@ import { Refused } from "../api.js";
 import { confirm } from "../dialogs.js";
 import { badge, el, panel } from "../dom.js";
 import { bytes, clock, count, duration, plain } from "../format.js";
+import { rungInWords } from "../rungs.js";
 
 /** Milliseconds between two looks at the buffers and queues, which only the session's node knows. */
 const LOOK = 2000;
@@ -18,11 +19,8 @@ const SOON = 50;
 /** Steps of its life that are kept. */
 const STEPS = 12;
 
-/** @type {Record<string, [string, "good" | "warn" | "bad" | "quiet"]>} */
+/** @type {Record<string, [string, import("../rungs.js").Kind]>} */
 const STEP_WORDS = {
-  reattached: ["reattached", "good"],
-  handed_over: ["handed over", "good"],
-  failed_over: ["failed over", "warn"],
   disconnected: ["disconnected", "quiet"],
   fenced: ["moved to another node", "quiet"],
   too_slow: ["closed: too slow", "bad"],
@@ -94,8 +92,8 @@ export class SessionPanel {
   /** @param {{news: import("../live.js").Happening[], more: number}} happened */
   #happened({ news, more }) {
     const mine = news.filter(({ session }) => session === this.id);
-    for (const { at, what, detail, node } of mine) {
-      const [word, kind] = STEP_WORDS[what === "resumed" ? (detail ?? "") : what] ?? [what, "quiet"];
+    for (const { at, what, detail, replayed, node } of mine) {
+      const [word, kind] = what === "resumed" ? rungInWords(detail, replayed) : (STEP_WORDS[what] ?? [what, "quiet"]);
       const step = el("li", {}, el("time", {}, clock(at)), badge(word, kind), el("span", { class: "quiet" }, `at ${plain(node)}`));
       this.#steps.prepend(step);
       while (this.#steps.children.length > STEPS) this.#steps.lastElementChild?.remove();
