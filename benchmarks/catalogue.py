@@ -17,6 +17,7 @@ from benchmarks.cases.memory import MemoryCase
 from benchmarks.cases.own_topic import OwnTopic
 from benchmarks.cases.publish import PublishCase
 from benchmarks.cases.reattach import ReattachCase
+from benchmarks.cases.replay import ReplayCase
 from benchmarks.cases.snapshot import SnapshotCase
 from benchmarks.cases.steady import Steady
 from benchmarks.hostile.case import Hostile
@@ -49,6 +50,7 @@ CASES: Final[Sequence[type[Case]]] = (
     ReattachCase,
     HandoffCase,
     FailoverCase,
+    ReplayCase,
     MemoryCase,
     SnapshotCase,
     GridCostCase,

@@ -149,8 +149,7 @@ class Crowd:
         """
         everybody = self.members if members is None else members
         for member in everybody:
-            # Where numbering goes on, what the client holds already is left out.
-            member.expect(member.outdated if expected in KEPT else member.topics)
+            member.expect(member.awaited(expected))
         cpu = time.process_time()
         self.phase = phase = Phase(len(everybody))
         limit = len(everybody) if at_once is None else at_once

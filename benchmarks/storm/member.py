@@ -169,6 +169,10 @@ class Member:
         goals, held = self._board.goals, self._held
         return [topic for topic in self._interest.topics if held.get(topic) != goals[topic]]
 
+    def awaited(self, expected: str) -> Sequence[str]:
+        """List the topics of which something will come after a welcome: only a reattach leaves out what it holds."""
+        return self.outdated if expected == "reattached" else self.topics
+
     def acknowledge(self) -> None:
         """Send what is owed, if nothing else has carried it meanwhile."""
         self.owing = False

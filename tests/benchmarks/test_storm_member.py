@@ -8,8 +8,10 @@ import orjson
 import pytest
 
 from benchmarks.storm import values
+from benchmarks.storm.crowd import interest_of
 from benchmarks.storm.loop import Connection, Loop
 from benchmarks.storm.member import Interest, Member
+from benchmarks.storm.replay import ReplayedMember
 
 TOPICS = ("a/1", "a/2")
 
@@ -129,6 +131,68 @@ def test_after_a_failover_it_waits_for_every_value() -> None:
     scene.hand(update(3, "a/1", 2, sequence=2))
     assert scene.board.complete == 2
     assert not scene.board.failures
+
+
+class ReplayedScene(Scene):
+    """A member that says where it is; it selects ``market/3``, ``desk/3/*`` and ``account/3``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.member = ReplayedMember(cast("Loop", self.loop), self.board, "alice", interest_of(3))
+        self.board.goals = dict.fromkeys(self.member.topics, 1)
+
+    def arrive(self, expected: str) -> None:
+        self.member.expect(self.member.awaited(expected))
+        self.member.arrive(("127.0.0.1", 1), expected=expected)
+        self.member.opened(cast("Connection", self.loop.connection))
+
+    def killed(self) -> None:
+        """Open it, change its shared topics, and let it come back to another node."""
+        self.arrive("created")
+        self.hand(welcome("created", "t1", selections=[]))
+        replies = [{"id": number, "type": "reply", "request": number} for number in (1, 2, 3)]
+        values_ = [update(4 + at, topic, 1, event="x") for at, topic in enumerate(self.member.topics)]
+        done = {"id": 7, "type": "notice", "code": "snapshots_complete", "positions": {"1": "1-1-5", "2": "2-1-5"}}
+        self.hand(*replies, *values_, done, update(8, "market/3", 2, 2, snapshot=False, event="1-1-6"))
+        self.board.goals |= {"market/3": 4, "desk/3/limit": 2}
+        self.arrive("failed_over")
+
+
+SELECTED = ["+market/3", "+desk/3/*", "+account/3"]
+
+
+def test_a_replayed_member_says_where_it_is_and_waits_for_what_it_missed_alone() -> None:
+    scene = ReplayedScene()
+    scene.board.goals["market/3"] = 2
+    scene.killed()
+    (resume,) = scene.loop.connection.sent
+    assert (resume["supports"], resume["positions"]) == (["replay"], {"1": "1-1-6", "2": "2-1-5"})
+    assert scene.member.missing == {"market/3", "desk/3/limit"}
+    scene.hand(welcome("failed_over", "t2", replayed=True, selections=SELECTED))
+    live: dict[str, Any] = {"snapshot": False}
+    scene.hand(update(1, "market/3", 3, 3, event="1-1-7", **live), update(2, "market/3", 4, 4, event="1-1-8", **live))
+    assert scene.board.complete == 1
+    scene.hand(update(3, "desk/3/limit", 2, 2, event="2-1-6", **live))
+    assert scene.board.complete == 2
+    assert not scene.board.failures
+
+
+@pytest.mark.parametrize(
+    ("fields", "number", "complaint"),
+    [
+        ({"replayed": {"1": "gap"}, "lost": None}, 3, "was not replayed: {'1': 'gap'}"),
+        ({"replayed": True, "lost": 2}, 3, "lost=2"),
+        ({}, 3, "was not replayed: None"),
+        ({"replayed": True}, 4, "market/3 went from number 2 to 4"),
+    ],
+)
+def test_a_replayed_member_takes_no_hole(fields: dict[str, Any], number: int, complaint: str) -> None:
+    scene = ReplayedScene()
+    scene.board.goals["market/3"] = 2
+    scene.killed()
+    scene.hand(welcome("failed_over", "t2", **({"selections": SELECTED} | fields)))
+    scene.hand(update(1, "market/3", number, number, snapshot=False, event="1-1-7"))
+    assert complaint in scene.board.failures[0]
 
 
 @pytest.mark.parametrize(

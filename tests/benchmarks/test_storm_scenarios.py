@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.placement import Placement
+from benchmarks.storm import values
 from benchmarks.storm.cluster import running
 from benchmarks.storm.crowd import crowd_on
 from benchmarks.storm.loop import StormFailed
-from benchmarks.storm.scenarios import HOME, LINKED, SCENARIOS, settle_in
+from benchmarks.storm.replay import fail_over
+from benchmarks.storm.scenarios import HOME, SCENARIOS, settle_in
 from benchmarks.systems.base import Role
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
@@ -24,6 +26,17 @@ def test_a_small_storm_leaves_nobody_behind(name: str) -> None:
     assert storm.failure == ""
     assert storm.recovered == storm.sessions == len(storm.waits) == SESSIONS
     assert all(storm.cpu[role] > 0 for role in (Role.SERVER, Role.STORE, Role.BALANCER))
+
+
+@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("missed", [1, 5])
+def test_a_small_failover_is_replayed_or_not(missed: int, *, replay: bool) -> None:
+    placement = Placement.of_this_machine()
+    with running(placement) as cluster, crowd_on(placement.others) as crowd:
+        storm, received = fail_over(cluster, crowd, SESSIONS, missed=missed, replay=replay)
+    assert storm.failure == ""
+    assert storm.recovered == storm.sessions == len(storm.waits) == SESSIONS
+    assert received > SESSIONS * values.VALUE_BYTES * (2 * missed if replay else 3)
 
 
 def test_a_lost_session_is_noticed() -> None:
