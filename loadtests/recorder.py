@@ -18,7 +18,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import SessionClosed, SessionEnded, SessionExpired, SessionRefused
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.wire.codec import encode_value
-from gateway.core.wire.codes import Numbering, Outcome
+from gateway.core.wire.codes import Numbering
 from gateway.core.wire.packets import Update, Welcome
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
 from loadtests.greenlets import sleep
@@ -242,7 +242,7 @@ class Watching:
         elif kept:
             tally.reattached += 1
         else:
-            tally.handed_over += 1
+            tally.failed_over += 1
         tally.declared_lost += recovery.lost or 0
         tally.longest_recovery = max(tally.longest_recovery, recovery.gap_seconds)
         recorder.request(f"{RESUME_PREFIX}{recovery.outcome}", recovery.gap_seconds)

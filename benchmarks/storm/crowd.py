@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.placement import bound_to
 from benchmarks.storm.loop import Loop
-from benchmarks.storm.member import KEPT, Interest, Member
+from benchmarks.storm.member import Interest, Member
 
 STORM_SECONDS: Final = 60.0
 """A storm that takes longer has failed: the window of its sessions would be over."""

@@ -170,8 +170,8 @@ class Member:
         return [topic for topic in self._interest.topics if held.get(topic) != goals[topic]]
 
     def awaited(self, expected: str) -> Sequence[str]:
-        """List the topics of which something will come after a welcome: only a reattach leaves out what it holds."""
-        return self.outdated if expected == "reattached" else self.topics
+        """List the topics of which something will come after a welcome: where numbering goes on, not what it holds."""
+        return self.outdated if expected in KEPT else self.topics
 
     def acknowledge(self) -> None:
         """Send what is owed, if nothing else has carried it meanwhile."""

@@ -249,23 +249,31 @@ TOPIC_UPDATES = Metric(
     open=True,
 )
 DELIVERIES = Metric("gateway_deliveries_total", Kind.COUNTER, "Updates written to sessions.")
+HANDOFFS = Metric(
+    "gateway_handoffs_total",
+    Kind.COUNTER,
+    "Times that this node asked another one for what it had held of a session that came here, by what came of it.",
+    "result",
+    ("given", "gone", "unclaimed", "outdated", "no_link", "declined", "silent", "invalid"),
+)
+HANDOFF_SECONDS = Metric(
+    "gateway_handoff_seconds", Kind.HISTOGRAM, "Time to get a session from another node.", buckets=LATENCY_BUCKETS
+)
+FORMER_SESSIONS = Metric(
+    "gateway_former_sessions", Kind.GAUGE, "Sessions of others now, kept as they were until they are taken, or 10 s."
+)
 FAILOVERS = Metric(
     "gateway_failovers_total",
     Kind.COUNTER,
-    "Clients that failed over, by whether all that they had missed was sent, or current values of some topics at "
-    "least; nothing: they select no topics.",
+    "Clients that failed over: true, they were sent all that they had missed; nothing, they select no topics.",
     "replayed",
     ("true", "false", "nothing"),
 )
 REPLAYED_UPDATES = Metric(
-    "gateway_replayed_updates_total",
-    Kind.COUNTER,
-    "Updates that clients had missed and were sent after a failover, in place of current values.",
+    "gateway_replayed_updates_total", Kind.COUNTER, "Updates that clients had missed and were sent after a failover."
 )
 REPLAY_EVENTS = Metric(
-    "gateway_replay_events_total",
-    Kind.COUNTER,
-    "Updates that were looked at for clients that came back: each once for all that came together.",
+    "gateway_replay_events_total", Kind.COUNTER, "Updates looked at for that, each once for all who came together."
 )
 REPLAY_READS = Metric(
     "gateway_replay_reads_total", Kind.COUNTER, "Stretches of streams that were read again for clients that came back."
@@ -296,9 +304,7 @@ FORBIDDEN = Metric(
     ("select", "publish", "properties"),
 )
 PERMISSION_ANSWER_BYTES = Metric(
-    "gateway_permission_answer_bytes",
-    Kind.GAUGE,
-    "Bytes of answers about permissions that the node remembers, for all sessions; at most 64 MiB.",
+    "gateway_permission_answer_bytes", Kind.GAUGE, "Bytes of answers about permissions that are remembered, of 64 MiB."
 )
 SELECTIONS_WITHDRAWN = Metric(
     "gateway_selections_withdrawn_total",
@@ -306,9 +312,7 @@ SELECTIONS_WITHDRAWN = Metric(
     "Selectors taken out of sessions because the policy does not allow them any more.",
 )
 RESEND_BUFFER_BYTES = Metric(
-    "gateway_resend_buffer_bytes",
-    Kind.GAUGE,
-    "Bytes in all resend buffers; a shared body counts once for each session.",
+    "gateway_resend_buffer_bytes", Kind.GAUGE, "Bytes in all resend buffers; shared bodies count for each session."
 )
 OUTBOX_PACKETS = Metric("gateway_outbox_packets", Kind.GAUGE, "Packets waiting in outboxes, not yet numbered.")
 REQUEST_BYTES = Metric(

@@ -236,8 +236,9 @@ class Expectation:
             elif recovery.outcome not in self.outcomes:
                 allowed = " or ".join(sorted(self.outcomes))
                 violations.append(Violation("P2", f"{who} was {recovery.outcome} instead of {allowed}"))
-            if recovery.outcome == REATTACHED and recovery.lost != 0:
-                violations.append(Violation("P2", f"{who} was reattached, and yet lost {recovery.lost} packets"))
+            if recovery.outcome in {REATTACHED, HANDED_OVER} and recovery.lost != 0:
+                lost = f"{who} was {recovery.outcome}, and yet lost {recovery.lost} packets"
+                violations.append(Violation("P2", lost))
             if recovery.replayed and recovery.lost != 0:
                 violations.append(Violation("P13", f"{who} was replayed, and yet lost {recovery.lost} packets"))
             if recovery.session in self.whole and recovery.outcome == FAILED_OVER and not recovery.replayed:

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.catalogue import log_events
 from gateway.local import admin
-from gateway.local.checker import FAILED_OVER, REATTACHED, DeliveryLedger, Expectation, Verdict, Violation
+from gateway.local.checker import FAILED_OVER, HANDED_OVER, REATTACHED, DeliveryLedger, Expectation, Verdict, Violation
 from gateway.local.fleet import Fleet, read_grid
 from gateway.local.grid_server import GridRestart
 from gateway.local.narration import Narrator, describe_recoveries
@@ -207,7 +207,7 @@ class Demo:
         await self._step(
             f"A deploy without a gap: kill -TERM {node} drains it, then its new version starts",
             Expectation(
-                f"draining {node}", self._fleet.on_node(node), frozenset({FAILED_OVER}), whole=self._subscribers
+                f"draining {node}", self._fleet.on_node(node), frozenset({HANDED_OVER}), whole=self._subscribers
             ),
             drain,
             start_again,

@@ -14,12 +14,6 @@ _WITH_BUFFERS: Final = "|".join(each for each in RECOVERED if each is not Outcom
 
 _NO_RESUME: Final = "no session came back in that time"
 
-_WHOLE: Final = "reattached|handed_over"
-"""Outcomes by which every packet arrives."""
-
-_CAME_BACK: Final = f"{_WHOLE}|failed_over"
-"""Outcomes of sessions that go on."""
-
 RECOVERY: Final = Dashboard(
     name="recovery",
     title="Gateway: recovery",

@@ -113,7 +113,9 @@ def test_it_reattaches_with_what_it_has_and_is_complete_at_once() -> None:
     scene = Scene()
     scene.opened()
     scene.arrive("reattached")
-    assert scene.loop.connection.sent == [{"type": "resume", "token": "t1", "attempt": 1, "received": 3, "oldest": 2}]
+    (resume,) = scene.loop.connection.sent
+    assert (resume["token"], resume["attempt"], resume["received"], resume["oldest"]) == ("t1", 1, 3, 2)
+    assert resume["supports"] == ["handed_over"]
     scene.hand(welcome("reattached", "t2"))
     assert scene.board.complete == 2
     assert not scene.board.failures

@@ -10,7 +10,7 @@ from benchmarks.storm.cluster import running
 from benchmarks.storm.crowd import crowd_on
 from benchmarks.storm.loop import StormFailed
 from benchmarks.storm.replay import fail_over
-from benchmarks.storm.scenarios import HOME, SCENARIOS, settle_in
+from benchmarks.storm.scenarios import HOME, LINKED, SCENARIOS, settle_in
 from benchmarks.systems.base import Role
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]

@@ -48,6 +48,7 @@ reattached_share = 0
 not_replayed = 0
 [rolling-deploy.at_least]
 recoveries = 10
+handed_over_share = 1
 deployed = 2
 completeness = 0.5
 """

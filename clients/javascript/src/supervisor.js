@@ -57,8 +57,8 @@ const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ER
  * @typedef {"connected" | "recovering" | "closed"} SessionState
  *
  * @typedef {object} Recovery - The session got a connection again, and this is what came of it.
- * @property {string} outcome - `reattached` (nothing was lost), `failed_over` (state from the grid; what was missed is
- *   replayed, or current values follow), or the name of another that a later server has.
+ * @property {string} outcome - `reattached` (nothing was lost), `handed_over` (likewise, at another node), `failed_over`
+ *   (state from the grid; what was missed is replayed, or current values follow), or another that a later server has.
  * @property {"kept" | "restarted"} numbering - What the outcome means: both sides went on where they were and resent what
  *   was missing, or the node had nothing to resend; then `replayed` tells what follows.
  * @property {string | null} reason - Of a failover: `other_node` or `gap`.

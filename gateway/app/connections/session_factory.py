@@ -34,6 +34,7 @@ class RecoveryOutcome(NamedTuple):
         conflated: updates that were replaced by later ones; None likewise.
         values_follow: whether its selections have to be put in force anew, and all values sent (P6).
         replay: what a client missed that has said where it was; None if it has not, or nothing can be missed.
+        unfinished: selectors of subscribes of which it has not had all current values, by their requests.
     """
 
     outcome: Outcome

@@ -63,8 +63,9 @@ class Recovery:
     """The session got a connection again, and this is what came of it (P2).
 
     Attributes:
-        outcome: ``reattached`` (nothing was lost) or ``failed_over`` (state from the grid; what was missed is replayed,
-            or current values follow); what nodes of later releases say is passed on as it is.
+        outcome: ``reattached`` (nothing was lost), ``handed_over`` (likewise, at another node), or ``failed_over``
+            (state from the grid; what was missed is replayed, or current values follow); what nodes of later releases
+            say is passed on as it is.
         numbering: what the outcome means: ``kept`` if both sides went on where they were and resent what was missing,
             ``restarted`` if the node had nothing to resend; then ``replayed`` tells what follows.
         reason: after a failover, why the session could not be reattached; else None.

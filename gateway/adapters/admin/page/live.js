@@ -36,9 +36,6 @@ const KEPT = 300;
  * @typedef {import("./rungs.js").Counts} Counts
  */
 
-/** The outcomes of resumes that are shown, in the order of the ladder. */
-export const RUNGS = ["reattached", "handed_over", "failed_over", "refused"];
-
 /**
  * The live state. Events: `change` (something of the nodes), `happenings` (detail: new ones), `connection` (its own).
  */
