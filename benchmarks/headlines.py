@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from benchmarks.cases import fanout, handoff, own_topic, publish
+from benchmarks.cases import fanout, handoff, own_topic, publish, replay
 from benchmarks.cases.base import OURS, Reference
 from benchmarks.comparison import GENERATOR_LIMIT, OVERLOADED, has_flag, is_spread, spread
 from benchmarks.document import Document, Judged
@@ -75,6 +75,17 @@ HEADLINES: Final[Mapping[Reference, str]] = {
     _ours("failover", _STORM, "total_cpu"): "node killed, 2,000 back at once: CPU each, µs",
     _ours("failover", _STORM, "redis_share"): "… Redis's CPU beside it, %",
     _ours("failover", _STORM, "recovered"): "… sessions recovered, %",
+    **{
+        key: text
+        for missed in replay.MISSED
+        for key, text in (
+            (
+                _ours("replay", replay.variant(missed), "total_cpu"),
+                f"… {missed} missed updates of each shared topic replayed: CPU each, µs",
+            ),
+            (_ours("replay", replay.variant(missed), "recovered"), "… sessions recovered, %"),
+        )
+    },
     _ours("memory", "10,000 idle sessions", "resident"): "10,000 idle sessions: memory each, KiB",
     _ours("memory", "10,000 idle sessions", "idle_total"): "… CPU, pings included, % of a core",
 }

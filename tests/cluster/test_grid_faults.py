@@ -337,7 +337,10 @@ async def test_a_client_that_is_faster_than_its_old_node_is_asked_to_wait(tmp_pa
 
         async with GridReader(stack.grid_url) as grid:
             for number, member in enumerate(wanderers):
-                assert [(each.outcome, each.node) for each in member.recoveries] == [(Outcome.FAILED_OVER, "n2")]
+                (recovery,) = member.recoveries
+                # Its old node has just woken: it may give the session away, or be too late for that.
+                assert recovery.outcome in {Outcome.HANDED_OVER, Outcome.FAILED_OVER}
+                assert recovery.node == "n2"
                 assert member.identity == before[member]
                 assert set(member.notices) <= {LOST_WRITES, VALUES_REREAD}
                 assert await stored(grid, member.session.id) == StoredSession(

@@ -101,7 +101,7 @@ async def test_the_demonstration_keeps_every_promise(tmp_path: Path) -> None:
 
     assert verdict.passed, told
     assert verdict.sessions == 18
-    assert set(verdict.outcomes) == {"reattached", "failed_over"}
+    assert set(verdict.outcomes) == {"reattached", "handed_over", "failed_over"}
     assert re.findall(r"(?m)^(\d)\. ", told) == list("1234567")
     assert "Every promise was kept" in told
     counted = re.findall(r"12 subscribers got ([\d,]+) of ([\d,]+) updates", told)
