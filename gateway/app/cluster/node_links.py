@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from gateway.app.context import Context
 from gateway.core.types import GridGeneration, NodeId, NodeRef
+from gateway.core.wire.errors import InvalidExport
 from gateway.ports import GridUnavailable
 from gateway.ports.peers import Down, LinkState, PeerLinks, PeerPlace, Question, Record, Up
 
 CLUSTER_BYTES: Final = 9
 """Random bytes of the id of a new cluster: two clusters shall not share one by chance."""
+
+Answer = Callable[[bytes, NodeRef], Coroutine[Any, Any, bytes]]
+"""Gets the body of a question and the node that asks; returns the body of the answer."""
 
 
 class NodeLinks:
@@ -36,6 +40,7 @@ class NodeLinks:
     def __init__(self, context: Context, links: PeerLinks, alive: Callable[[], tuple[NodeRef, ...]]) -> None:
         self.links = links
         self._me = context.me
+        self._background = context.background
         self._grid = context.grid
         self._renew = context.parameters.renew
         self._alive = alive
@@ -45,15 +50,19 @@ class NodeLinks:
         self._up: set[NodeRef] = set()
         self._incomplete = True
         self._look_now = asyncio.Event()
-        self._questions: dict[str, Callable[[Question], None]] = {}
+        self._answers: dict[str, Answer] = {}
         self._records: dict[str, Callable[[Record], None]] = {}
         self._changes: list[Callable[[Up | Down], None]] = []
 
     # --- For use cases ------------------------------------------------------------------------------------------------
 
-    def on_question(self, kind: str, answer: Callable[[Question], None]) -> None:
-        """Have questions of a kind answered by *answer*, which does not wait; kinds of nobody are declined."""
-        self._questions[kind] = answer
+    def on_question(self, kind: str, answer: Answer) -> None:
+        """Have questions of a kind answered by *answer*, in the background; those of nobody are declined.
+
+        What it raises fails the question, so that nobody waits for it: ``InvalidExport``, if the body is nothing of the
+        kind; anything else is a bug, and told.
+        """
+        self._answers[kind] = answer
 
     def on_record(self, kind: str, take: Callable[[Record], None]) -> None:
         """Have records of a kind taken by *take*, which does not wait; those of nobody are ignored."""
@@ -92,7 +101,11 @@ class NodeLinks:
         async for event in self.links.events():
             match event:
                 case Question():
-                    self._questions.get(event.kind, Question.decline)(event)
+                    answer = self._answers.get(event.kind)
+                    if answer is None:
+                        event.decline()
+                    else:
+                        self._background.once(self._answer(event, answer), f"answer-{event.kind}")
                 case Record():
                     take = self._records.get(event.kind)
                     if take is not None:
@@ -104,6 +117,15 @@ class NodeLinks:
                         self._up.discard(event.peer)
                     for tell in self._changes:
                         tell(event)
+
+    async def _answer(self, question: Question, answer: Answer) -> None:
+        try:
+            question.answer(await answer(question.body, question.peer))
+        except InvalidExport:
+            question.fail()
+        except BaseException:
+            question.fail()
+            raise
 
     async def _look(self) -> None:
         alive, generation = self._alive(), self._grid.generation

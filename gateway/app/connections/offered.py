@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.node_links import NodeLinks
@@ -19,9 +19,7 @@ from gateway.app.session.session import Session
 from gateway.core.session.handoff import OFFER, Take, decode_offer, encode_accepted
 from gateway.core.types import NodeRef
 from gateway.core.wire.codes import GOING_AWAY
-from gateway.core.wire.errors import InvalidExport
 from gateway.ports import Ownership
-from gateway.ports.peers import Question
 
 
 class OfferedSessions:
@@ -61,7 +59,6 @@ class OfferedSessions:
     ) -> None:
         self._me = context.me
         self._clock = context.clock
-        self._background = context.background
         self._limits = context.limits
         self._store = store
         self._sessions = sessions
@@ -75,21 +72,9 @@ class OfferedSessions:
         self._draining = draining
         links.on_question(OFFER, self._asked)
 
-    def _asked(self, question: Question) -> None:
-        try:
-            offered = decode_offer(question.body)
-        except InvalidExport:
-            question.fail()
-            return
-        self._background.once(self._answer(question, offered), "accept-sessions")
-
-    async def _answer(self, question: Question, offered: Sequence[Take]) -> None:
-        try:
-            accepted = await asyncio.gather(*(self.accept(each, question.peer) for each in offered))
-        except BaseException:
-            question.fail()  # so that nobody waits for it
-            raise
-        question.answer(encode_accepted(sum(accepted)))
+    async def _asked(self, body: bytes, owner: NodeRef) -> bytes:
+        accepted = await asyncio.gather(*(self.accept(each, owner) for each in decode_offer(body)))
+        return encode_accepted(sum(accepted))
 
     async def accept(self, offered: Take, owner: NodeRef) -> bool:
         """Take over a session without a client.
@@ -136,14 +121,14 @@ class OfferedSessions:
         self._sessions.add(session)
         arrived = session.machine
         arrived.open(self._clock.monotonic(), generation=session.token_generation)
-        taken = await self._taker.take(session, (owner,))
-        if taken is None:
+        cuts = await self._taker.take(session, (owner,))
+        if cuts is None:
             return False
         session.lane = self._requests.lane(session)
         self._authorisation.withhold(session)
         session.elsewhere_until = self._clock.monotonic()  # from here on, the other node numbers nothing for it
         replays = self._delivery.replays
-        replay = await replays.collect(session, taken.places)
+        replay = await replays.collect(session, cuts.places)
         if session.dropped:
             return False
         # In one turn of the loop, as for a client that is there.
@@ -152,7 +137,7 @@ class OfferedSessions:
             session.machine.submit_run(run)  # what its client was to be told meanwhile
         replays.settle(replay)
         if replays.has_values(replay):
-            self._delivery.replay(session, replay, taken.unfinished, declare=True)
+            self._delivery.replay(session, replay, cuts.unfinished, declare=True)
         else:
             self._delivery.declare_gap(session, replay.refused)
             self._session_factory.activate(session)

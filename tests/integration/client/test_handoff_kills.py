@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.app.cluster.handoff.giver import STEP_SECONDS
+from gateway.app.cluster.node_links import Answer
 from gateway.client import Recovery, Session, Update, connect
-from gateway.core.session.handoff import OFFER
+from gateway.core.session.handoff import OFFER, TAKE
 from gateway.core.types import NodeRef
 from gateway.ports import PublishCommand
 from tests.integration.client.cutting_proxy import CuttingProxy
@@ -130,6 +131,13 @@ async def scene(patch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
         yield Scene(linked, nodes, proxy)
 
 
+def answers_of(node: TestNode) -> dict[str, Answer]:
+    """Return what answers the questions that come to a node, by kind."""
+    links = node.gateway.node.links
+    assert links is not None
+    return links._answers
+
+
 class LateAnswers:
     """Has publishes of a node executed at once, and from some moment on answered when the session has been asked for.
 
@@ -163,12 +171,12 @@ class LateAnswers:
 
         patch.setattr(topics, "publish", publish)
 
-    def note(self, answer: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    def note(self, answer: Callable[[bytes, NodeRef], Awaitable[bytes]]) -> Answer:
         """Return what answers who asks for the session, and notes that somebody has."""
 
-        async def asked(*arguments: object) -> None:
+        async def asked(body: bytes, claimant: NodeRef) -> bytes:
             self.asked.set()
-            await answer(*arguments)
+            return await answer(body, claimant)
 
         return asked
 
@@ -179,12 +187,11 @@ async def handed_over(patch: pytest.MonkeyPatch, victim: str, at: int, answer: f
         late = LateAnswers(patch, found.n1, answer)
         dead = {"giver": found.n1, "taker": found.n2}[victim]
         places = Suspensions(at, lambda: found.kill(dead))
-        giver = found.n1.gateway.node._moves._giver
-        assert giver is not None
+        answers = answers_of(found.n1)
         if victim == "giver":
-            patch.setattr(giver, "_answer", late.note(places.watched(giver._answer)))
+            patch.setitem(answers, TAKE, late.note(places.watched(answers[TAKE])))
         else:
-            patch.setattr(giver, "_answer", late.note(giver._answer))
+            patch.setitem(answers, TAKE, late.note(answers[TAKE]))
             resumes = found.n2.gateway.node.connections._first_packets._resume_handler
             patch.setattr(resumes, "_recover", places.watched(resumes._recover))
         async with time_limit(60), found.traffic():
@@ -228,13 +235,10 @@ async def passed_on(patch: pytest.MonkeyPatch, victim: str, at: int) -> int:
             was_killed.set()
 
         places = Suspensions(at, kill)
-        giver, offers = found.n1.gateway.node._moves._giver, found.n1.gateway.node._drain._offers
-        links = found.n2.gateway.node.links
-        assert giver is not None
+        offers = found.n1.gateway.node._drain._offers
         assert offers is not None
-        assert links is not None
-        asked = giver if victim == "giver" else links._questions[OFFER].__self__  # type: ignore[attr-defined]
-        patch.setattr(asked, "_answer", places.watched(asked._answer))
+        kind, answers = (TAKE, answers_of(found.n1)) if victim == "giver" else (OFFER, answers_of(found.n2))
+        patch.setitem(answers, kind, places.watched(answers[kind]))
 
         async def only_n2() -> list[NodeRef]:
             return [found.n2.gateway.me]

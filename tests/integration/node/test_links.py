@@ -16,7 +16,8 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics
 from gateway.catalogue.metric import Metric
 from gateway.core.types import NodeRef
-from gateway.ports.peers import Declined, Down, Question, Record, Up
+from gateway.core.wire.errors import InvalidExport
+from gateway.ports.peers import Declined, Down, Record, Silent, Up
 from gateway.settings import HostPort
 from tests.support.clock import eventually as sooner_or_later
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
@@ -87,8 +88,11 @@ async def test_use_cases_ask_and_send(grid: MemoryGridServer) -> None:
         took: list[Record] = []
         changes: list[Up | Down] = []
 
-        def answer(question: Question) -> None:
-            question.answer(question.body[::-1])
+        async def answer(body: bytes, peer: NodeRef) -> bytes:
+            assert peer == n1.gateway.me
+            if not body:
+                raise InvalidExport("nothing to reverse")
+            return body[::-1]
 
         two.on_question("reverse", answer)
         two.on_record("log", took.append)
@@ -96,6 +100,8 @@ async def test_use_cases_ask_and_send(grid: MemoryGridServer) -> None:
         await eventually(lambda: linked(n1, n2))
         to = n2.gateway.me
         assert await one.links.ask(to, "reverse", b"abc", within=scaled(20)) == b"cba"
+        with pytest.raises(Silent):
+            await one.links.ask(to, "reverse", b"", within=scaled(20))
         with pytest.raises(Declined):
             await one.links.ask(to, "unknown", b"", within=scaled(20))
         one.links.send(to, "unknown", b"")

@@ -11,15 +11,15 @@ import pytest
 from gateway.app.session.session import Session
 from gateway.catalogue.log_events import SESSIONS_PASSED_ON
 from gateway.core.policy.revocations import RevocationKind
-from gateway.core.session.handoff import OFFER
+from gateway.core.session.handoff import OFFER, Take, decode_offer, encode_accepted
 from gateway.core.types import SessionId
 from gateway.core.wire.codes import GOING_AWAY
 from gateway.ports.administration import Conflict
 from tests.support.clock import eventually as sooner_or_later
-from tests.support.linked_clients import held, held_by, last_id, publisher, resumed, subscribed, values
 from tests.support.linked_nodes import LinkedNodes
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
+from tests.support.raw_sessions import held, held_by, last_id, publisher, resumed, subscribed, values
 from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P12")
@@ -179,13 +179,13 @@ async def test_what_one_node_does_not_accept_goes_to_another(
     monkeypatch.setattr("gateway.app.cluster.handoff.offers.OFFERED_AT_ONCE", 1)
     links = n2.gateway.node.links
     assert links is not None
-    asked: list[object] = []
+    asked: list[Take] = []
 
-    async def refuse(offered: object, _: object) -> bool:
-        asked.append(offered)
-        return False
+    async def refuse(body: bytes, _: object) -> bytes:
+        asked.extend(decode_offer(body))
+        return encode_accepted(0)
 
-    monkeypatch.setattr(links._questions[OFFER].__self__, "accept", refuse)  # type: ignore[attr-defined]
+    monkeypatch.setitem(links._answers, OFFER, refuse)
     welcomes = []
     for _ in range(4):
         async with RawClient(n1.url) as raw:

@@ -12,7 +12,7 @@ from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, Given, Ta
 from gateway.core.types import Epoch, NodeId, NodeRef
 from gateway.core.wire.errors import InvalidExport
 from gateway.ports import GridUnavailable, Ownership
-from gateway.ports.peers import Question, Record
+from gateway.ports.peers import Record
 
 STEP_SECONDS: Final = 0.05
 """Seconds that what has been begun for a client gets to end: some round trips to the grid. What has not ended by then
@@ -30,7 +30,6 @@ class SessionGiver:
 
     def __init__(self, context: Context, links: NodeLinks, sessions: Sessions) -> None:
         self._grid = context.grid
-        self._background = context.background
         self._links = links
         self._sessions = sessions
         sessions.former.wanted = True
@@ -51,21 +50,8 @@ class SessionGiver:
         """How many sessions were given of which nobody has said yet that their clients are served elsewhere."""
         return self._sessions.former.given
 
-    def _asked(self, question: Question) -> None:
-        try:
-            take = Take.decode(question.body)
-        except InvalidExport:
-            question.fail()
-            return
-        self._background.once(self._answer(question, take), "give-session")
-
-    async def _answer(self, question: Question, take: Take) -> None:
-        try:
-            given = await self.give(take, question.peer)
-        except BaseException:
-            question.fail()  # so that nobody waits for it
-            raise
-        question.answer(given.encode())
+    async def _asked(self, body: bytes, claimant: NodeRef) -> bytes:
+        return (await self.give(Take.decode(body), claimant)).encode()
 
     async def give(self, take: Take, claimant: NodeRef) -> Given:
         """Give a session to the node that has claimed it, as it is now, and serve it no more.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
+from gateway.app.delivery.delivery import Cuts
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.session.export import restore
 from gateway.core.session.handoff import TAKE, TAKEN, Given, GiveStatus, Take, assume, is_outdated
-from gateway.core.types import EventId, NodeRef, RequestNumber, TokenGeneration
+from gateway.core.types import NodeRef, TokenGeneration
 from gateway.core.wire.errors import InvalidExport
 from gateway.ports import Ownership
 from gateway.ports.peers import Declined, NoLink, Silent
@@ -24,18 +25,6 @@ begun. Then the session fails over; its client, which waits for a welcome meanwh
 
 SILENCE_SECONDS: Final = 1.0
 """Seconds since another node was heard, after which it is not asked: two heartbeats, so that it hangs or is cut off."""
-
-
-class Taken(NamedTuple):
-    """Where a session that was handed over goes on.
-
-    Attributes:
-        places: by topic partition, up to which event it has been handed everything.
-        unfinished: selectors of subscribes of which it has not been handed all current values, by their requests.
-    """
-
-    places: Mapping[int, EventId]
-    unfinished: Mapping[RequestNumber, str]
 
 
 class SessionTaker:
@@ -61,7 +50,7 @@ class SessionTaker:
 
     async def take(
         self, session: Session, former: Sequence[NodeRef], presented: TokenGeneration | None = None
-    ) -> Taken | None:
+    ) -> Cuts | None:
         """Have a session that was claimed go on with what a former owner held of it.
 
         Args:
@@ -70,7 +59,7 @@ class SessionTaker:
             presented: generation of the token that its client has shown; None if it is away.
 
         Returns:
-            Where it goes on, detached; None if nobody gave it and it is as it was, or if it was lost meanwhile.
+            How far it has come, now detached; None if nobody gave it and it is as it was, or if it was lost meanwhile.
         """
         until = self._clock.monotonic() + TAKE_SECONDS
         for node in dict.fromkeys(former):
@@ -81,7 +70,7 @@ class SessionTaker:
                 return None
             if given is not None and self._assume(session, given, presented):
                 session.given_by = None if node == self._me else node
-                return Taken(given.cuts, given.unfinished)
+                return Cuts(given.cuts, given.unfinished)
         return None
 
     def confirm(self, session: Session) -> None:

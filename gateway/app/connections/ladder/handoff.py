@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.app.admission.refusals import overtaken
-from gateway.app.cluster.handoff.taker import SessionTaker, Taken
+from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.connections.arrivals import Arrivals
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.ladder.failover import Failover
 from gateway.app.connections.session_factory import KEPT, RecoveryOutcome
 from gateway.app.context import Context
+from gateway.app.delivery.delivery import Cuts
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
@@ -79,24 +80,24 @@ class Handoff:
         attempt, arrived, replay = claimed.attempt, session.machine, None
         try:
             # It keeps its place meanwhile: were thousands asked for together, most would be given too late.
-            taken = await self._taker.take(session, _former(claimed), attempt.token.token_generation)
+            cuts = await self._taker.take(session, _former(claimed), attempt.token.token_generation)
             attempt.leave()  # what is waited for now is little of the business of others
-            if taken is not None:
+            if cuts is not None:
                 self._assume(claimed)
                 if self._is_whole(claimed):
-                    replay = await self._replays.collect(session, taken.places)
+                    replay = await self._replays.collect(session, cuts.places)
         except Exception as bug:
             self._sessions.fail(session, bug)
             raise
         if session.dropped:
             raise overtaken()
-        if taken is None:
+        if cuts is None:
             return None
         if replay is None or not self._is_whole(claimed):
             # As if it had been here all the time: what was lost there before is known, and declared.
             return await self._failover.recover(claimed._replace(was_held=True, is_uninterrupted=True))
         said = () if claimed.was_held else list(arrived.kept())
-        return self._reattach(claimed, taken, replay, said)
+        return self._reattach(claimed, cuts, replay, said)
 
     def _assume(self, claimed: ClaimedSession) -> None:
         """Have the session worked on here as it was given."""
@@ -115,12 +116,12 @@ class Handoff:
             received=packet.received, oldest=packet.oldest, generation=token.token_generation
         )
 
-    def _reattach(self, claimed: ClaimedSession, taken: Taken, replay: Replay, said: Sequence[Run]) -> RecoveryOutcome:
+    def _reattach(self, claimed: ClaimedSession, cuts: Cuts, replay: Replay, said: Sequence[Run]) -> RecoveryOutcome:
         """Go on; from here to the welcome nothing may come between.
 
         Args:
             claimed: the session.
-            taken: where it goes on.
+            cuts: how far it had come.
             replay: what it has missed since.
             said: what its client was to be told while the other node was asked.
         """
@@ -141,7 +142,7 @@ class Handoff:
             None,
             values_follow=not self._replays.has_values(replay),
             replay=replay,
-            unfinished=taken.unfinished,
+            unfinished=cuts.unfinished,
         )
 
 
