@@ -8,15 +8,21 @@ from typing import Any
 
 import pytest
 
+from gateway.app.cluster.handoff.taker import SessionTaker
+from gateway.app.delivery.delivery import Cuts
+from gateway.app.delivery.replay import replays
 from gateway.catalogue.log_events import CONNECTION_FAILED
 from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, Given, Take
-from gateway.core.types import Epoch, SessionId
+from gateway.core.topics.topics import topic_partition
+from gateway.core.types import Epoch, SessionId, TopicPath
 from gateway.core.wire.codes import FENCED, TRY_LATER
-from tests.support.linked_clients import SUPPORTS, held, last_id, publisher, resumed, subscribed, values
 from tests.support.linked_nodes import LinkedNodes
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
+from tests.support.raw_sessions import SUPPORTS, held, held_by, last_id, publisher, resumed, subscribed, values
 from tests.support.times import scaled
+
+A = topic_partition(TopicPath("a"), 1)
 
 pytestmark = pytest.mark.promise("P12")
 
@@ -157,6 +163,49 @@ async def test_a_gap_at_the_former_owner_is_declared_by_the_next(two: tuple[Test
         assert (back["outcome"], back["reason"], back["numbering"]) == ("failed_over", "gap", "restarted")
         assert back["lost"] == 3
         assert await values(again, 1) == [(1, "a/x", 3, True)]
+
+
+@pytest.mark.promise("P6")
+async def test_no_value_is_older_than_what_was_handed_over(
+    two: tuple[TestNode, TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former owner serves on until it is asked; what it has for the client then is newer than its resume."""
+    n1, n2 = two
+    monkeypatch.setattr(replays, "PATIENCE", 0.01)
+    here = n2.gateway.node.sessions.delivery
+    async with (
+        RawClient(n1.url) as bob,
+        RawClient(n1.url) as raw,
+        RawClient(n2.url) as other,
+        RawClient(n2.url) as back,
+    ):
+        ask = await publisher(bob)
+        await ask.publish("a/x", 1)
+        await subscribed(other, "a/**")
+        welcome = await subscribed(raw, "a/**")
+        received = last_id(raw)
+        # The former owner cannot tell how far it had come, so that current values follow what it had for the client.
+        monkeypatch.setattr(n1.gateway.node.sessions.delivery, "cuts", lambda _: Cuts({}, {}))
+        asked = SessionTaker._asked
+
+        async def after_a_publish(taker: SessionTaker, *what: Any) -> Given:
+            # The new owner is as new as the grid was when the client came, and then falls behind.
+            await here.barrier.wait([A], here._clock.monotonic())
+            here.replicas._tail.pause(A)
+            await ask.publish("a/x", 2)
+            session = held_by(n1, welcome)
+            await eventually(lambda: bool(session.machine.waiting or session.machine.last_numbered > received))
+            return await asked(taker, *what)
+
+        monkeypatch.setattr(SessionTaker, "_asked", after_a_publish)
+        await raw.cut()
+        again = await resumed(back, welcome["token"], received=received)
+        assert again["outcome"] == "handed_over"
+        assert [(value, snapshot) for _, _, value, snapshot in await values(back, 1)] == [(2, False)]
+        here.replicas._tail.resume(A)
+        assert [(value, snapshot) for _, _, value, snapshot in await values(back, 1)] == [(2, True)]
+        await ask.publish("a/x", 3)
+        assert [(value, snapshot) for _, _, value, snapshot in await values(back, 1)] == [(3, False)]
 
 
 async def test_requests_go_along_and_each_has_one_reply(

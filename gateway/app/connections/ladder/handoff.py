@@ -108,7 +108,8 @@ class Handoff:
         session.lane = self._requests.lane(session)
         self._authorisation.withhold(session)
         session.machine.resume()
-        session.elsewhere_until = claimed.attempt.heard  # since then, its client hears nothing of the other node
+        # Not when its client came: the other node served it until it was asked, and all of that is sent from here.
+        session.elsewhere_until = self._clock.monotonic()
 
     def _is_whole(self, claimed: ClaimedSession) -> bool:
         packet, token = claimed.attempt.packet, claimed.attempt.token
