@@ -19,20 +19,11 @@
 --
 -- Invariant: only the stored owner with the stored epoch writes (P3); confirmed never falls. Asked twice in a row, the list
 -- selects what it does when asked once. A change of some entries takes time in proportion to them.
--- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
--- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
--- Needs selections.lua. By its first line Redis refuses it as a whole at the memory limit, and not in the middle.
+-- Needs session_absent.lua and selections.lua. By its first line Redis refuses it as a whole at the memory limit, and not
+-- in the middle.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'confirmed', 'ended')
 if not stored[1] then
-  for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
-    if redis.call('ZSCORE', KEYS[2], reason .. ':' .. ARGV[4]) then
-      return {'gone', reason}
-    end
-  end
-  if redis.call('GET', KEYS[3]) ~= ARGV[1] then
-    return 'stale'
-  end
-  return {'gone', 'session_unknown'}
+  return absent(KEYS[2], ARGV[4], KEYS[3], ARGV[1])
 end
 if stored[1] ~= ARGV[2] or stored[2] ~= ARGV[3] then
   return 'fenced'

@@ -14,20 +14,10 @@
 -- Result  'ok', 'fenced', {'gone', reason}, or 'stale': the caller must adopt the grid again
 --
 -- Invariant: asking twice does not lengthen the window.
--- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
--- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
--- Needs clock.lua.
+-- Needs clock.lua and session_absent.lua.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'connected', 'window', 'ended')
 if not stored[1] then
-  for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
-    if redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[5]) then
-      return {'gone', reason}
-    end
-  end
-  if redis.call('GET', KEYS[5]) ~= ARGV[1] then
-    return 'stale'
-  end
-  return {'gone', 'session_unknown'}
+  return absent(KEYS[4], ARGV[5], KEYS[5], ARGV[1])
 end
 if stored[1] ~= ARGV[3] or stored[2] ~= ARGV[4] then
   return 'fenced'

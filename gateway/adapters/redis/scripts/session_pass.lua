@@ -17,20 +17,10 @@
 --
 -- Invariant: the epoch rises by one; tokens, attempts and the end of the window stay as they are. Asking twice answers the
 -- same and changes nothing more. A session with a client, or whose client has claimed it meanwhile, is left alone.
--- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
--- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
--- Needs clock.lua.
+-- Needs clock.lua and session_absent.lua.
 local stored = redis.call('HMGET', KEYS[1], 'owner', 'epoch', 'connected', 'previous', 'ended')
 if not stored[1] then
-  for _, reason in ipairs({'session_closed', 'session_expired', 'revoked'}) do
-    if redis.call('ZSCORE', KEYS[4], reason .. ':' .. ARGV[6]) then
-      return {'gone', reason}
-    end
-  end
-  if redis.call('GET', KEYS[5]) ~= ARGV[1] then
-    return 'stale'
-  end
-  return {'gone', 'session_unknown'}
+  return absent(KEYS[4], ARGV[6], KEYS[5], ARGV[1])
 end
 if stored[5] then
   return {'gone', stored[5]}
