@@ -42,7 +42,7 @@ class ReplayCase(Case):
     figures: ClassVar[Sequence[Figure]] = (*StormCase.figures, RECEIVED)
     contestants: ClassVar[Sequence[str]] = (OURS, SNAPSHOTS)
     targets: ClassVar[Sequence[Target]] = tuple(all_recovered(_NAME, variant(missed)) for missed in MISSED)
-    apart: ClassVar[str] = "three minutes"
+    apart: ClassVar[str] = "it takes three minutes"
 
     def run(self, contestant: str, context: Context) -> Sequence[Row]:
         """See ``Case``."""

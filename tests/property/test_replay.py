@@ -134,7 +134,9 @@ def _applied(bench: DeliveryBench, number: int, otherwise: int) -> int:
     partition = bench.delivery.replicas.whole(number)
     if partition is None:
         return otherwise
-    return partition.position.sequence + (0 if partition.queue is None else len(partition.queue.applied()))
+    place = partition.handed_out
+    assert place is not None
+    return place.sequence
 
 
 def _selections(selectors: Sequence[str]) -> Selections:

@@ -6,6 +6,8 @@ So it is after a node was suspended: it goes on where its streams were, and sess
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -88,10 +90,15 @@ async def ping(raw: RawClient) -> None:
     await raw.expect("pong")
 
 
-async def test_a_session_that_moves_is_shown_nothing_until_its_new_node_is_as_new_as_the_grid(
-    n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(read_barrier, "PATIENCE", 0.01)
+@asynccontextmanager
+async def scene(
+    n1: TestNode, n2: TestNode, topic: str
+) -> AsyncIterator[tuple[RawClient, RawClient, RawClient, Behind]]:
+    """Have a topic published to before a node falls behind.
+
+    Yields:
+        Who publishes; a client at the first node, and a connection by which it comes to the second; the latter node.
+    """
     async with (
         RawClient(n1.url) as bob,
         RawClient(n1.url) as raw,
@@ -100,8 +107,16 @@ async def test_a_session_that_moves_is_shown_nothing_until_its_new_node_is_as_ne
     ):
         behind = Behind(n2, other)
         await bob.hello("bob")
-        await publish(bob, 1, "a/x", 1)
+        await publish(bob, 1, topic, 1)
         await behind.hold()
+        yield bob, raw, back, behind
+
+
+async def test_a_session_that_moves_is_shown_nothing_until_its_new_node_is_as_new_as_the_grid(
+    n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_barrier, "PATIENCE", 0.01)
+    async with scene(n1, n2, "a/x") as (bob, raw, back, behind):
         token = (await raw.hello())["token"]
         await select(raw, 1, "a/**")
         await publish(bob, 2, "a/x", 2)
@@ -135,16 +150,7 @@ async def test_values_leave_with_the_welcome_of_a_node_that_is_up_to_date(n1: Te
 
 async def test_a_later_subscribe_shows_nothing_older_than_the_former_node_did(n1: TestNode, n2: TestNode) -> None:
     """What it had selected there, given up, and selects again here."""
-    async with (
-        RawClient(n1.url) as bob,
-        RawClient(n1.url) as raw,
-        RawClient(n2.url) as other,
-        RawClient(n2.url) as back,
-    ):
-        behind = Behind(n2, other)
-        await bob.hello("bob")
-        await publish(bob, 1, "b/x", 1)
-        await behind.hold()
+    async with scene(n1, n2, "b/x") as (bob, raw, back, behind):
         behind.let_on(A)
         token = (await raw.hello())["token"]
         await select(raw, 1, "a/**")
@@ -169,16 +175,7 @@ async def test_who_names_positions_is_not_shown_older_values_either_if_the_node_
 ) -> None:
     monkeypatch.setattr(replays, "PATIENCE", 0.01)
     supports: dict[str, Any] = {"supports": ["replay"]}
-    async with (
-        RawClient(n1.url) as bob,
-        RawClient(n1.url) as raw,
-        RawClient(n2.url) as other,
-        RawClient(n2.url) as back,
-    ):
-        behind = Behind(n2, other)
-        await bob.hello("bob")
-        await publish(bob, 1, "a/x", 1)
-        await behind.hold()
+    async with scene(n1, n2, "a/x") as (bob, raw, back, behind):
         token = (await raw.hello(**supports))["token"]
         await select(raw, 1, "a/**")
         await publish(bob, 2, "a/x", 2)

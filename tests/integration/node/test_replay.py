@@ -14,6 +14,7 @@ from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
+from tests.support.raw_sessions import publisher
 from tests.support.times import scaled
 
 SUPPORTS = {"supports": ["replay"]}
@@ -21,29 +22,6 @@ A = topic_partition(TopicPath("a"), 1)
 B = topic_partition(TopicPath("b"), 1)
 
 pytestmark = pytest.mark.promise("P13")
-
-
-class Publisher:
-    """Somebody who publishes, at one node."""
-
-    def __init__(self, raw: RawClient) -> None:
-        self.raw = raw
-        self._number = 0
-
-    async def publish(self, topic: str, *values: object) -> str:
-        """Publish, and return the event id of the last one."""
-        event = ""
-        for value in values:
-            self._number += 1
-            number = self._number
-            await self.raw.send({"id": number, "type": "publish", "request": number, "topic": topic, "value": value})
-            event = (await self.raw.expect("reply"))["event"]
-        return event
-
-
-async def publisher(raw: RawClient) -> Publisher:
-    await raw.hello("bob")
-    return Publisher(raw)
 
 
 async def subscribed(raw: RawClient, *selectors: str, **hello: Any) -> tuple[str, list[Packet]]:

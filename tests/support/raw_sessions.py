@@ -1,4 +1,4 @@
-"""Clients of linked nodes: they open sessions, come back, and tell what they were sent."""
+"""Clients of whole nodes: they open sessions, publish, come back, and tell what they were sent."""
 
 from __future__ import annotations
 
@@ -29,12 +29,15 @@ class Publisher:
         self.raw = raw
         self.number = 0
 
-    async def publish(self, topic: str, *values: object) -> None:
+    async def publish(self, topic: str, *values: object) -> str:
+        """Publish, and return the event id of the last one."""
+        event = ""
         for value in values:
             self.number += 1
             number = self.number
             await self.raw.send({"id": number, "type": "publish", "request": number, "topic": topic, "value": value})
-            await self.raw.expect("reply")
+            event = (await self.raw.expect("reply"))["event"]
+        return event
 
 
 async def publisher(raw: RawClient) -> Publisher:
