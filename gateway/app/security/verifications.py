@@ -13,6 +13,7 @@ number of them keeps those from being verified who may be somebody. When they ar
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from math import ceil, inf
 from typing import Any, Final, TypeVar
@@ -34,6 +35,11 @@ the 5 s that clients wait for a welcome."""
 WAITING_PER_PLACE: Final = 32
 """Credentials that may wait for each place of a pool: what it verifies within the patience if one takes 60 ms, which is
 less than a secret takes to be hashed. More would wait in vain."""
+
+CROWDING: Final = 4
+"""Works under way for one address, from which on the last place is kept from it: who asks a service that is slow to say
+no has all places otherwise, before one of its guesses has failed. Of a pool as small as those for hashes, an address
+may have all: hashes are done soon."""
 
 RETRY: Final = 1.0
 """Seconds after which those are asked to come again whose principal or address fails often: they go before others then,
@@ -191,7 +197,8 @@ class Pool:
         )
         self._turned_away = TurnedAway()
         self._jobs: dict[bytes, _Job] = {}
-        self._running = 0
+        self._running: Counter[str] = Counter()
+        """Works under way, by the address for which each was begun."""
         self._typical = 0.0
         """Seconds that work takes."""
         self._timer: asyncio.TimerHandle | None = None
@@ -286,9 +293,10 @@ class Pool:
 
     def _begin(self) -> None:
         """Give free places to those whose turn it is."""
-        while self._running < self._places and not self._closed:
-            last = 1 < self._places == self._running + 1
-            waiting = self._queue.take(self._clock.monotonic(), last=last)
+        while (running := self._running.total()) < self._places and not self._closed:
+            last = 1 < self._places == running + 1
+            crowding = {address for address, works in self._running.items() if works >= CROWDING} if last else ()
+            waiting = self._queue.take(self._clock.monotonic(), last=last, crowding=crowding)
             if waiting is None:
                 break
             self._let_go(waiting)
@@ -330,8 +338,8 @@ class Pool:
         if job.decoy and not self._has_time_for_decoy(chosen):
             job.task = asyncio.create_task(self._pretend(job), name="pretend-to-verify")
         else:
-            self._running += 1
-            job.task = asyncio.create_task(self._work(job), name="verify-credentials")
+            self._running[chosen.address] += 1
+            job.task = asyncio.create_task(self._work(job, chosen.address), name="verify-credentials")
         job.task.add_done_callback(_read)
         for waiting in job.waiting.values():
             self._queue.remove(waiting)
@@ -344,18 +352,18 @@ class Pool:
         """Tell whether there is nothing better to do; the last place of several is left free."""
         return (
             not self._queue.genuine
-            and self._running < max(1, self._places - 1)
+            and self._running.total() < max(1, self._places - 1)
             and self._queue.may_work_for_decoy(waiting.address, waiting.principal, self._clock.monotonic())
         )
 
-    async def _work(self, job: _Job) -> Any:
+    async def _work(self, job: _Job, address: str) -> Any:
         began = self._clock.monotonic()
         try:
             return await job.work()
         finally:
             taken = self._clock.monotonic() - began
             self._typical += (taken - self._typical) * (NEWEST_SHARE if self._typical else 1.0)
-            self._running -= 1
+            self._running -= Counter([address])
             del self._jobs[job.key]
             self._begin()
 
@@ -392,7 +400,7 @@ class Pool:
         """Look again when the first has waited for too long, or a rate lets somebody through; one timer serves all."""
         until = self._queue.until
         at = inf if until is None else until
-        if self._running < self._places:
+        if self._running.total() < self._places:
             at = min(at, self._queue.again_at)
         if at == inf:
             self._disarm()

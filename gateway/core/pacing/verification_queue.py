@@ -20,7 +20,7 @@ Pure: times are seconds of a clock that does not go back, and come in as argumen
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil, inf
@@ -244,7 +244,7 @@ class VerificationQueue(Generic[T]):
             self._decoys -= place.decoy
             self._leave(item, place)
 
-    def take(self, now: float, *, last: bool = False) -> T | None:
+    def take(self, now: float, *, last: bool = False, crowding: Container[str] = ()) -> T | None:
         """Take out whose turn it is.
 
         Whoever became known for failures while it waited goes behind now: many attempts may come before the first of
@@ -254,6 +254,8 @@ class VerificationQueue(Generic[T]):
             now: seconds.
             last: whether one place of several is left, which is kept for those who did not fail: work cannot be taken
                 off a place, so that they would have to wait for the end of somebody else's.
+            crowding: addresses for which the last place is not, either: work is done for many of theirs. Whoever asks
+                about it may be slow to say no, and until then nobody is known to fail.
 
         Returns:
             Who gets a place; None if nobody does.
@@ -265,7 +267,7 @@ class VerificationQueue(Generic[T]):
             if not waiting or (last and waiting[0] != 0):
                 return None
             number = 0 if last else self._choose(waiting)
-            item = self._first(number, now)
+            item = self._first(number, now, crowding if last else ())
             if item is None:
                 held.add(number)
                 continue
@@ -348,11 +350,13 @@ class VerificationQueue(Generic[T]):
             raise AssertionError("somebody was put into one of these lines")
         return found
 
-    def _first(self, number: int, now: float) -> T | None:
-        """Tell whose turn it is in a rank; None if the rates let nobody through."""
+    def _first(self, number: int, now: float, crowding: Container[str]) -> T | None:
+        """Tell whose turn it is in a rank; None if the rates let nobody through but those of *crowding* addresses."""
 
         def may(item: T) -> bool:
             place = self._places[item]
+            if place.address in crowding:
+                return False
             wait = self._paces.wait(place.address, place.principal, number, now, decoy=place.decoy)
             if wait > 0:
                 self.again_at = min(self.again_at, now + wait)

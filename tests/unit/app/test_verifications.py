@@ -92,6 +92,35 @@ async def test_no_more_than_the_places_work_and_addresses_take_turns(bench: Benc
     assert bench.waiting() == 0
 
 
+async def test_one_place_is_left_by_who_has_many_before_any_of_them_has_failed() -> None:
+    """A service may take seconds to refuse, so that the first guesses have every place before one has failed."""
+    bench = Bench(places=8)
+    for number in range(20):
+        bench.ask(f"wrong{number}", "192.0.2.1", principal=f"p{number}")
+    await bench.settle()
+    assert len(bench.begun) == 7
+    honest = bench.ask("right", "192.0.2.2")
+    await bench.finish("right")
+    assert await honest == "verdict on right"
+    await bench.settle()
+    assert len(bench.begun) == 8, "the last place is free again"
+    for number in range(4):
+        await bench.finish(f"wrong{number}")
+    await bench.settle()
+    assert len(bench.begun) == 12, "the others are not held up"
+    await bench.close()
+
+
+@pytest.mark.parametrize("places", [2, 4])
+async def test_an_address_may_have_all_of_few_places(places: int) -> None:
+    bench = Bench(places=places)
+    for number in range(10):
+        bench.ask(f"s{number}", principal=f"p{number}")
+    await bench.settle()
+    assert len(bench.begun) == places
+    await bench.close()
+
+
 async def test_the_same_credentials_are_one_work_for_all_who_show_them(bench: Bench) -> None:
     busy = bench.ask("busy")
     crowd = [bench.ask("same", f"192.0.2.{number}") for number in range(20)]

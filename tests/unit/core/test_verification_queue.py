@@ -122,6 +122,16 @@ def test_the_last_place_is_kept_for_those_who_did_not_fail() -> None:
     assert sorted(take_all(line)) == ["bad/p/1", "elsewhere/alice/1", "new/p/1"]
 
 
+def test_the_last_place_is_kept_from_addresses_that_have_many_already() -> None:
+    line = queue()
+    put(line, "crowd/p/1", "crowd/q/1")
+    assert line.take(0.0, last=True, crowding={"crowd"}) is None
+    put(line, "alone/p/1")
+    assert line.take(0.0, last=True, crowding={"crowd"}) == "alone/p/1"
+    assert line.take(0.0, crowding={"crowd"}) == "crowd/p/1", "any other place may be had"
+    assert line.take(0.0, last=True) == "crowd/q/1"
+
+
 def test_those_who_are_put_behind_take_no_turn_from_those_before() -> None:
     """However many attempts came before the first of them failed, and from however many addresses."""
     ranks = FailureRanks()
