@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -76,6 +77,7 @@ class Seen:
         failed_logins: logins and resumes without a welcome.
         returns: seconds of each return of a session that is there since before the attack.
         failed_returns: those that were refused or not answered.
+        why_failed: what was said to those returns, logins and resumes that failed, and how often.
         refused: publishes of the witness that were refused.
         refusals: seconds until the witness knew of each.
         undocumented: publishes and logins that were refused with another code than a full Redis is documented to give.
@@ -118,6 +120,7 @@ class Seen:
     declared: int = 0
     returns: Sequence[float] = ()
     failed_returns: int = 0
+    why_failed: Mapping[str, int] = field(default_factory=dict)
     refused_by_redis: int = 0
     refusals: Sequence[float] = ()
     undocumented: int = 0
@@ -189,6 +192,9 @@ def seen(
         resumes=welcomed[1],
         returns=welcomed[2],
         failed_returns=sum(bool(why) for at, _, why in account.returns if at in phase),
+        why_failed=Counter(
+            why for at, _, why in (*account.returns, *account.logins, *account.resumes) if at in phase and why
+        ),
         refused_by_redis=after.refused_by_redis - before.refused_by_redis,
         failed_logins=sum(bool(why) for at, _, why in (*account.logins, *account.resumes) if at in phase),
         refused=_within(phase, (due for due, _, _ in account.refused)),
@@ -316,6 +322,8 @@ def broken_promises(measured: Measurement) -> list[str]:
         (attacked.unready if not quiet.unready else 0, "times the node was not ready"),
     )
     found = [f"{number:,} {what}" for number, what in counted if number]
+    if found and attacked.why_failed:
+        found.append("it was told: " + ", ".join(f"{why} ({times:,})" for why, times in attacked.why_failed.items()))
     if attacked.lease_left <= 0 and not attacked.leases_lost:
         found.append("its lease had expired in Redis")
     if measured.full and not (attacked.refused_by_redis and attacked.refused_share >= FULL_SHARE):

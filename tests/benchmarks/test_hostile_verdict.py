@@ -145,6 +145,15 @@ def test_newcomers_are_judged(harm: dict[str, Any], sentence: str) -> None:
     assert judge(measured(**harm)) == [sentence]
 
 
+def test_what_the_witness_was_told_is_told() -> None:
+    assert judge(measured(failed_returns=1, failed_logins=1, why_failed={"HTTP 503": 2})) == [
+        "1 returns of the witness were refused",
+        "1 logins or resumes of the witness were refused",
+        "it was told: HTTP 503 (2)",
+    ]
+    assert judge(measured(why_failed={"HTTP 503": 2})) == [], "what does not count is not told"
+
+
 def test_a_machine_on_which_logins_are_slow_without_an_attack_is_no_harm() -> None:
     slow = dataclasses.replace(measured(logins=[3.0]), quiet=dataclasses.replace(CALM, logins=[0.5]))
     never = dataclasses.replace(measured(logins=[]), quiet=dataclasses.replace(CALM, logins=[]))
