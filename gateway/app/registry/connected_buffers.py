@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final
 
 from gateway.app.context import Context
@@ -19,7 +20,15 @@ from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 
 PAUSE: Final = 1.0
-"""Seconds between two looks at least: what a node can write for slow clients meanwhile is some tens of megabytes."""
+"""Seconds between two looks at least."""
+
+LONGEST_PAUSE: Final = 5.0
+"""Seconds after which the next look follows at the latest, however little is kept: its metric shall be of now."""
+
+GROWTH: Final = 64 * 1024**2
+"""Bytes a second by which what is kept can grow at most: a node cannot read, encode and write more of what is not
+shared. Far below a bound nobody needs to look as often; ten thousand idle sessions cost half a percent of a core at one
+look a second."""
 
 SHARE: Final = 50
 """Times as long as a look takes that follows it without one: of many sessions a look takes some tens of milliseconds,
@@ -66,6 +75,8 @@ class ConnectedBuffers:
         self._found: dict[str | None, LookedThrough] = {}
         """By principal; None for all."""
         self._bytes = 0
+        self._room = inf
+        """Bytes by which what is kept may grow before a bound can be exceeded."""
         context.metrics.watch(catalogue.CONNECTED_BUFFER_BYTES, lambda: self._bytes)
 
     async def run(self) -> None:
@@ -73,7 +84,11 @@ class ConnectedBuffers:
         while True:
             began = self._clock.monotonic()
             await self.look()
-            await asyncio.sleep(max(PAUSE, SHARE * (self._clock.monotonic() - began)))
+            await asyncio.sleep(max(self.pause(), SHARE * (self._clock.monotonic() - began)))
+
+    def pause(self) -> float:
+        """Tell for how many seconds no bound can be exceeded, as the last look has found it; within limits."""
+        return min(max(PAUSE, self._room / GROWTH), LONGEST_PAUSE)
 
     async def look(self) -> None:
         """Close those that keep most of what is above a bound."""
@@ -87,6 +102,10 @@ class ConnectedBuffers:
                     sums[session.principal] = sums.get(session.principal, 0) + size
                     of.setdefault(session.principal, []).append(session)
         total = self._bytes = sum(sums.values())
+        self._room = min(
+            self._most - total if self._most else inf,
+            self._most_of_one - max(sums.values(), default=0) if self._most_of_one else inf,
+        )
         self._found = {who: found for who, found in self._found.items() if who is None or who in sums}
         # Principals first: who exceeds its own bound must not cost others theirs.
         for principal, counted in sums.items():

@@ -24,6 +24,7 @@ from gateway.core.stream.byte_form import Bodies, Record, join, part, seal, unse
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, GridGeneration, JsonValue, RequestNumber, SessionId, TokenGeneration
+from gateway.core.wire.codec.fields import word_set
 from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtocolError
 from gateway.core.wire.packets import Authenticate, Bye, Publish, SetProperties, Subscribe, Unsubscribe
 
@@ -149,7 +150,7 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
     except InvalidSelector as error:
         raise InvalidExport(f"selections of the session: {error}") from None
     session.properties = record.properties("properties")
-    session.supports = frozenset(record.texts("supports"))
+    session.supports = word_set(tuple(record.texts("supports")))
     session.roles = frozenset(record.texts("roles"))
     session.principal_properties = record.properties("principal_properties")
     session.credential = record.optional_text("credential")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app.registry.connected_buffers import kept_bytes
+from gateway.app.registry.connected_buffers import GROWTH, LONGEST_PAUSE, PAUSE, kept_bytes
 from gateway.catalogue import log_events as events
 from gateway.settings import Settings
 from tests.support.nodes import TestNode, eventually, running_node
@@ -90,6 +90,24 @@ async def test_all_together_are_bounded_and_those_that_keep_most_are_closed() ->
         held = node.gateway.node.sessions.get(modest["session"])
         assert held is not None
         assert held.connection is not None
+
+
+async def test_nobody_looks_often_where_no_bound_can_be_exceeded_soon() -> None:
+    async with running_node() as node, AsyncExitStack() as stack:
+        buffers = node.gateway.node.sessions.connected_buffers
+        for number in range(3):
+            await open_client(stack, node, "p", f"own/{number}/**")
+        await buffers.look()
+        assert PAUSE < buffers.pause() <= LONGEST_PAUSE
+    near = round(GROWTH * PAUSE)
+    bounds: list[dict[str, Any]] = [{"limit_buffer_bytes": near}, {"limit_principal_buffer_bytes": near}]
+    for bound in bounds:
+        async with running_node(**bound) as node:
+            await node.gateway.node.sessions.connected_buffers.look()
+            assert node.gateway.node.sessions.connected_buffers.pause() == PAUSE
+    async with running_node(limit_buffer_bytes=0, limit_principal_buffer_bytes=0) as node:
+        await node.gateway.node.sessions.connected_buffers.look()
+        assert node.gateway.node.sessions.connected_buffers.pause() == LONGEST_PAUSE
 
 
 async def test_sessions_of_a_principal_are_a_share_of_a_node_by_default() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from gateway.core.types import EventId, RequestNumber
@@ -21,6 +22,10 @@ MAX_WORDS: Final = 32
 
 MAX_WORD_BYTES: Final = 64
 """Bytes of UTF-8 of a word that is read."""
+
+WORD_SETS: Final = 128
+"""Sets of words that are remembered: far more than there are releases of clients, and half a megabyte at most, as each
+word of a client that names something else every time may take hundreds of bytes."""
 
 MAX_MEASURE: Final = 31 * 24 * 3_600_000
 """Largest length of time that is believed, in milliseconds: longer than any session waits for its client."""
@@ -189,7 +194,13 @@ def read_words(packet: Object, name: str) -> frozenset[str]:
     words = packet.get(name)
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return frozenset()
-    return frozenset(word for word in words[:MAX_WORDS] if len(word.encode()) <= MAX_WORD_BYTES)
+    return word_set(tuple([word for word in words[:MAX_WORDS] if len(word.encode()) <= MAX_WORD_BYTES]))
+
+
+@lru_cache(WORD_SETS)
+def word_set(words: tuple[str, ...]) -> frozenset[str]:
+    """Make a set of words, the same one for the same words: all clients of a release name the same."""
+    return frozenset(words)
 
 
 def read_positions(packet: Object, name: str) -> dict[int, EventId]:
