@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from enum import Enum
 from functools import partial
+from math import ceil
 from typing import Final
 
 from gateway.app.context import Context
@@ -65,6 +66,10 @@ LINGER: Final = 0.25
 and then there is nothing to tell. The window in the grid is that much longer, should the node stand so long; if it
 does not, survivors start the windows of all its sessions (P7)."""
 
+
+DEADLINE_GRAIN: Final = 0.01
+"""Seconds: deadlines that fall into the same are met together, at its end. Ten thousand idle sessions have some thousand
+deadlines a second; each by itself would wake the loop for it, and write by itself."""
 
 TICKED_AT_ONCE: Final = 200
 """Sessions whose deadlines are seen to in one turn of the loop: some milliseconds. After a pause of the process, those
@@ -442,12 +447,15 @@ class Sessions:
 
     def _arm(self) -> None:
         nearest = self._deadlines.next()
-        if nearest is None or (self._timer is not None and self._timer_at is not None and self._timer_at <= nearest):
+        if nearest is None:
             return
+        at = ceil(nearest / DEADLINE_GRAIN) * DEADLINE_GRAIN
         if self._timer is not None:
+            if self._timer_at is not None and self._timer_at <= at:
+                return
             self._timer.cancel()
-        self._timer_at = nearest
-        delay = max(0.0, nearest - self._clock.monotonic())
+        self._timer_at = at
+        delay = max(0.0, at - self._clock.monotonic())
         self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
 
     def _fire(self) -> None:
