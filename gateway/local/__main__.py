@@ -66,7 +66,7 @@ def up(port_base: int, nodes: int, prometheus: bool) -> None:
         ("redis", stack.grid_url, pids.get("redis")),
     ]
     if stack.observatory is not None:
-        rows.append(("prometheus", f"{stack.observatory.url}/alerts", pids.get("prometheus")))
+        rows.append(("prometheus", asyncio.run(stack.observatory.alerts_url()), pids.get("prometheus")))
     for name, address, pid in rows:
         click.echo(f"  {name:10} {address:40} pid {pid}")
     gateway = _command("gateway")
@@ -109,7 +109,7 @@ def demo(port_base: int, nodes: int, sessions: int, rate: float, prometheus: boo
     ports = PortPlan.from_base(port_base, nodes)
     stack = Stack(StackOptions(ports=ports, folder=folder, observation=_observation(prometheus)))
     if stack.observatory is not None:
-        click.echo(f"Watch it meanwhile: {stack.observatory.url}/alerts")
+        click.echo(f"Watch it meanwhile: {stack.observatory.url}")
     verdict = _run(Demo(stack, DemoOptions(sessions=sessions, rate=rate)).run())
     if not verdict.passed:
         raise click.exceptions.Exit(_EXIT_FAILED)

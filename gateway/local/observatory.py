@@ -29,6 +29,10 @@ _PATIENCE: Final = re.compile(r"^( +for:) \S+$", re.MULTILINE)
 _BOTH: Final = 2
 """Intervals that the shipped configuration sets."""
 
+_ALERT_PAGES: Final = ("/alerts", "/classic/alerts")
+"""Where builds of Prometheus show their alerts: those of the project, and those of Debian and Ubuntu, which leave out
+the page that the project builds with Node.js, and keep the older one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
@@ -93,6 +97,13 @@ class Observatory:
     def url(self) -> str:
         """Where it answers."""
         return f"http://{LOOPBACK}:{self._ports.prometheus}"
+
+    async def alerts_url(self) -> str:
+        """Find where people see the alerts: which page this build has. The root, if it has none or does not answer."""
+        for page in _ALERT_PAGES:
+            if await admin.answers_ok(self.url + page):
+                return self.url + page
+        return self.url
 
     async def start(self, *, balancer: bool) -> None:
         """Write its configuration, start it and wait until it answers.

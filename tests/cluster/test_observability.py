@@ -119,6 +119,8 @@ async def test_prometheus_watches_a_cluster_and_sees_a_node_die_and_return(
             return not await fires()
 
         await eventually(all_up, "Prometheus scrapes three nodes and HAProxy")
+        alerts = await stack.observatory.alerts_url()
+        assert "Prometheus" in await asyncio.to_thread(page_of, alerts), f"no alerts on {alerts}"
         async with traffic(stack) as sessions:
             there = {session.node for session in sessions}
             assert there == set(stack.node_names)
@@ -144,6 +146,11 @@ async def test_prometheus_watches_a_cluster_and_sees_a_node_die_and_return(
             await _rules_are_evaluated(prometheus)
             tried = await _runbooks_can_be_followed(prometheus)
         figures(f"{asked} questions of panels answered, {tried} of runbooks")
+
+
+def page_of(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=scaled(10)) as answer:
+        return str(answer.read().decode())
 
 
 async def has(prometheus: Prometheus, expression: str) -> bool:
