@@ -220,6 +220,7 @@ class Gateway:
         for shortcut in self._settings.shortcuts():
             self.log.emit(events.DEVELOPMENT_MODE, shortcut=shortcut)
         self._tell_descriptors()
+        self._reloading.tell_undefined_roles()
         await self._authentication.start()
         if self._settings.policy is None:
             anybody = AnonymousUsers() in ways_of(self._settings.auth)

@@ -57,10 +57,19 @@ class FileReloader:
         if self._admin_tokens is not None:
             self._reload_admin_tokens(self._admin_tokens)
         self._node.review()
-        if self._policy is not None:
+        if self._policy is None:
+            self.tell_undefined_roles()
+        else:
             task = asyncio.create_task(self._reload_policy(self._policy), name="reload-policy")
             self._reloads.add(task)
             task.add_done_callback(self._reloads.discard)
+
+    def tell_undefined_roles(self) -> None:
+        """Warn of administrators' roles that the policy in force does not define, and that are not built in."""
+        if self._admin_tokens is not None:
+            undefined = self._admin_tokens.undefined_roles(self._node.authorisation.policy.roles)
+            for role, tokens in undefined.items():
+                self._log.emit(events.ADMIN_ROLE_UNDEFINED, role=role, tokens=list(tokens))
 
     def close(self) -> None:
         """Give up what is being read."""
@@ -86,3 +95,4 @@ class FileReloader:
                 self._node.authorisation.reload(policy)
                 # It says what administrators may do, too.
                 self._node.enforcement.review()
+            self.tell_undefined_roles()

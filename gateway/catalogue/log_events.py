@@ -347,6 +347,13 @@ ADMINS_KEPT = LogEvent(
     "send SIGHUP.",
     ("error",),
 )
+ADMIN_ROLE_UNDEFINED = LogEvent(
+    "admin_role_undefined",
+    Level.WARNING,
+    "Tokens in the file of administrators have a role that is neither built in nor in the policy. The role allows them "
+    "nothing. Correct its name in the file of administrators or in the policy, then send SIGHUP.",
+    ("role", "tokens"),
+)
 MEMORY_RAN_SHORT = LogEvent(
     "memory_ran_short",
     Level.ERROR,

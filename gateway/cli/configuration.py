@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import orjson
@@ -25,6 +26,10 @@ from gateway.cli.authorisation import policy_of
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings
 
+if TYPE_CHECKING:
+    from gateway.adapters.admin import AdminTokens
+    from gateway.core.policy.permissions import Policy
+
 
 @click.command("check-config", cls=SettingsCommand)
 @settings_options
@@ -38,6 +43,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     authentication = _check_authentication(loaded)
     policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
     administrators = _check_administrators(loaded)
+    undefined = _undefined_roles(administrators, policy)
     links = _check_links(loaded)
     console = Console()
     console.print(_given_table(loaded))
@@ -48,10 +54,10 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     if policy is not None:
         click.echo(f"policy: {len(policy.roles)} roles, {len(policy.principals)} principals")
     if administrators is not None:
-        click.echo(f"administrators: {administrators}")
+        click.echo(f"administrators: {len(administrators)}")
     if links is not None:
         click.echo(f"links: {links}")
-    for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings)):
+    for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings), *undefined):
         click.echo(f"gateway: warning: {warning}", err=True)
     click.echo("The configuration is fit to run.")
 
@@ -70,7 +76,7 @@ def _check_authentication(loaded: Loaded) -> Sequence[str]:
         log.close()
 
 
-def _check_administrators(loaded: Loaded) -> int | None:
+def _check_administrators(loaded: Loaded) -> AdminTokens | None:
     file = loaded.settings.admin_tokens_file
     if file is None:
         return None
@@ -78,10 +84,17 @@ def _check_administrators(loaded: Loaded) -> int | None:
     from gateway.adapters.admin import AdminTokens, TokensFileError  # noqa: PLC0415
 
     try:
-        return len(AdminTokens(file))
+        return AdminTokens(file)
     except TokensFileError as error:
         complaint, _, remedy = str(error).rpartition("; ")
         raise ConfigurationError([Problem(loaded.places["admin_tokens_file"], complaint, remedy)]) from None
+
+
+def _undefined_roles(administrators: AdminTokens | None, policy: Policy | None) -> Iterator[str]:
+    """Roles of administrators that allow nothing, as no node knows them."""
+    undefined = {} if administrators is None else administrators.undefined_roles(() if policy is None else policy.roles)
+    for role, tokens in undefined.items():
+        yield f"the role {role!r} of {', '.join(tokens)} is neither built in nor in the policy; it allows nothing"
 
 
 def _check_links(loaded: Loaded) -> str | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -96,6 +96,19 @@ class AdminTokens:
     def named(self, name: str) -> Caller | None:
         """Tell of the token of a name; None if there is none, or not any more."""
         return next((line.caller for line in self._lines if line.caller.name == name), None)
+
+    def undefined_roles(self, defined: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """Find roles that mean nothing, most likely misspelt: neither built in nor *defined*, which the policy does.
+
+        Returns:
+            The names of the tokens that have it, by role.
+        """
+        roles = sorted(frozenset[str]().union(*(line.caller.roles for line in self._lines)))
+        return {
+            role: tuple(line.caller.name for line in self._lines if role in line.caller.roles)
+            for role in roles
+            if role not in ROLES and role not in defined
+        }
 
 
 def _read(file: Path) -> tuple[_Line, ...]:

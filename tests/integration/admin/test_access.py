@@ -11,6 +11,7 @@ from gateway.adapters.admin import OPERATIONS
 from gateway.adapters.admin.access import Action
 from gateway.catalogue import log_events as events
 from gateway.core.pacing.failures import FORGIVEN
+from gateway.settings.admin_tokens import new_token, tokens_line
 from tests.integration.admin.support import Admins, Asker, Pair
 from tests.support.nodes import running_node
 
@@ -120,6 +121,18 @@ async def test_a_reload_takes_a_token_away(pair: Pair, tmp_path: Path) -> None:
 
     assert (await pair.asker.ask(pair.n1, "GET", "/v1/nodes")).status == 401
     assert (await pair.asker.ask(pair.n2, "GET", "/v1/nodes")).status == 200
+
+
+async def test_a_role_that_nobody_defines_is_warned_of_once_the_file_is_read(pair: Pair) -> None:
+    assert pair.n1.log.of(events.ADMIN_ROLE_UNDEFINED) == []
+    with pair.admins.file.open("a") as file:
+        file.write("\n" + tokens_line("ann", frozenset({"oprator"}), new_token()))
+
+    pair.n1.gateway.reload()
+
+    assert pair.n1.log.of(events.ADMIN_ROLE_UNDEFINED) == [{"role": "oprator", "tokens": ["ann"]}]
+    async with running_node("n3", memory=pair.memory, admin_tokens_file=pair.admins.file) as late:
+        assert late.log.of(events.ADMIN_ROLE_UNDEFINED) == [{"role": "oprator", "tokens": ["ann"]}]
 
 
 async def test_changes_stand_in_the_audit_log_and_reading_does_not(pair: Pair) -> None:

@@ -159,3 +159,22 @@ def test_check_config_reads_the_file_of_administrators(run: Run, users: Path, tm
         f"gateway: error: --admin-tokens-file: {file}, line 1: is not of the form name:roles:sha256$…; "
         "make lines with `gateway admin token create`\n"
     )
+
+
+def test_check_config_warns_of_roles_of_administrators_that_nobody_defines(
+    run: Run, users: Path, tmp_path: Path
+) -> None:
+    admins, policy = tmp_path / "admins", tmp_path / "policy.toml"
+    lines = [
+        tokens_line(name, frozenset({role}), new_token()) for name, role in {"ann": "oprator", "bob": "desk"}.items()
+    ]
+    admins.write_text("\n".join(lines))
+    policy.write_text('[roles.desk]\nadmin = ["nodes:read"]\n')
+    given = ("check-config", "--dev", "--auth", f"static:{users}", "--admin-tokens-file", str(admins))
+
+    without, with_policy = run(*given), run(*given, "--policy", str(policy))
+
+    assert (without.code, with_policy.code) == (0, 0)
+    assert "the role 'desk' of bob is neither built in nor in the policy" in without.err
+    assert "the role 'oprator' of ann is neither built in nor in the policy; it allows nothing" in with_policy.err
+    assert "desk" not in with_policy.err
