@@ -13,15 +13,17 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from lb.errors import InvalidTopology, LoadBalancerError
-from lb.render import render
+from lb.names import DEFAULT_CERTIFICATE, SameSite, Stickiness
 from lb.runtime import NodeStatus, RuntimeSocket, Wanted
-from lb.settings import DEFAULT_CERTIFICATE, SameSite, Stickiness
-from lb.topology import COMMAND_LINE, Topology, build, load, parse_node
+
+if TYPE_CHECKING:
+    # Only for annotations: what checks topologies takes longer to load than help takes to be read.
+    from lb.topology import Topology
 
 _CONFIG_MODE: Final = 0o644
 """The configuration holds no secrets, and HAProxy may run as another user."""
@@ -58,6 +60,7 @@ def _explained() -> Iterator[None]:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="session-gateway", prog_name="lb")
 def main() -> None:
     """HAProxy in front of the gateway: render its configuration, see and steer its nodes."""
 
@@ -124,6 +127,9 @@ def render_command(
 
     Without options: three nodes on this machine. Options override what the topology file says.
     """
+    from lb.render import render  # noqa: PLC0415 - see above
+    from lb.topology import parse_node  # noqa: PLC0415
+
     with _explained():
         flags: dict[str, Any] = {
             "nodes": [parse_node(text) for text in nodes] or None,
@@ -232,6 +238,8 @@ def _topology(
         flags: override what is there.
         fallback: what holds where neither says anything.
     """
+    from lb.topology import COMMAND_LINE, build, load  # noqa: PLC0415 - see above
+
     given = _without_nothing(flags)
     settings: dict[str, Any] = {}
     for layer in (fallback, load(file) if file else {}, given):

@@ -8,7 +8,7 @@ from typing import Final
 import jinja2
 from pydantic import BaseModel
 
-from lb.settings import BACKEND
+from lb.names import BACKEND
 from lb.topology import Topology
 
 CONNECT_PATH: Final = "/v1/connect"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from lb.errors import CommandRefused, NodeUnknown, RuntimeSocketError, SocketUnreachable
-from lb.settings import BACKEND, NAME_PATTERN, WORD_PATTERN
+from lb.names import BACKEND, NAME_PATTERN, WORD_PATTERN
 
 DEFAULT_TIMEOUT: Final = 3.0
 """Seconds for a whole exchange. HAProxy answers in milliseconds; only a machine in trouble takes longer."""

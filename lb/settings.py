@@ -7,28 +7,17 @@ more than one setting are in ``lb.topology``.
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt
 
 from lb.errors import Problem
-
-DEFAULT_CERTIFICATE: Final = "/etc/haproxy/gateway.pem"
-"""Where `lb render --tls` looks for the certificate if nobody says otherwise."""
+from lb.names import NAME_PATTERN, WORD_PATTERN, SameSite
 
 HSTS_SECONDS_MAX: Final = 63_072_000
 """Two years: what browsers want of sites that they know without having been there, and more than anybody needs."""
 
-BACKEND: Final = "gateway"
-"""Name of the backend that holds the nodes; the runtime socket addresses them as ``gateway/<node>``."""
-
-NAME_PATTERN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}")
-"""Names of nodes: what is safe unquoted in HAProxy's configuration, in a URL query and in a cookie value."""
-
 _HOST_PATTERN: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252})|[0-9A-Fa-f:.]{2,45}")
-WORD_PATTERN: Final = re.compile(r"[A-Za-z0-9_./:@+-]{1,255}")
-"""What is safe unquoted in HAProxy's configuration and in commands to it."""
 _PORT_MAX: Final = 65535
 
 SOCKET_PATH_BYTES_MAX: Final = 85
@@ -46,25 +35,6 @@ class Trouble(ValueError):
 
 def _refused(complaint: str, remedy: str) -> Trouble:
     return Trouble(Problem("", "", complaint, remedy))
-
-
-class Stickiness(StrEnum):
-    """How a client that comes back is sent to the node that still has its buffers."""
-
-    HINT = "hint"
-    """By ``?node=`` in the URL, which the node's welcome told the client."""
-    COOKIE = "cookie"
-    """By the hint if there is one, else by a cookie, for browsers that cannot keep the hint."""
-    OFF = "off"
-    """Not at all: every reconnection goes to the node with the fewest connections."""
-
-
-class SameSite(StrEnum):
-    """When a browser shows the cookie to the gateway; the names are those of the cookie attribute."""
-
-    STRICT = "Strict"
-    LAX = "Lax"
-    NONE = "None"
 
 
 def _endpoint(text: object) -> object:

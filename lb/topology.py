@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, StrictBool, ValidationError, model_valida
 from pydantic_core import ErrorDetails
 
 from lb.errors import InvalidTopology, Problem
+from lb.names import SameSite, Stickiness
 from lb.settings import (
     Checks,
     Endpoint,
@@ -24,12 +25,10 @@ from lb.settings import (
     Node,
     NodesTls,
     Process,
-    SameSite,
     Seconds,
     Section,
     SocketPath,
     Statistics,
-    Stickiness,
     Timeouts,
     Trouble,
     Word,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import redis.asyncio
 import redis.exceptions
 
-import lb.settings
+import lb.names
 from benchmarks.hostile.socket_queues import socket_queues
 from benchmarks.hostile.stack import ATTACKED, OTHER
 from benchmarks.hostile.target import ATTACKER, HOST
@@ -213,4 +213,4 @@ class Watch:
 
 
 def _of_server(values: Mapping[str, float], metric: str) -> int:
-    return int(values[f'{metric}{{proxy="{lb.settings.BACKEND}",server="{ATTACKED}"}}'])
+    return int(values[f'{metric}{{proxy="{lb.names.BACKEND}",server="{ATTACKED}"}}'])

@@ -95,7 +95,8 @@ def exporting_tracer(node: str) -> OpenTelemetryTracer:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise TracingUnavailable(
-            "traces is on, but OpenTelemetry is not installed: pip install 'session-gateway[otel]', or turn traces off"
+            "traces is on, but OpenTelemetry is not installed: install the extra `otel` of the gateway's package, or "
+            "turn traces off"
         ) from error
     # Variables win over what is given here.
     resource = Resource.create({"service.name": SERVICE, "service.instance.id": node, "service.version": __version__})

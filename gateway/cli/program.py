@@ -11,53 +11,57 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 import click
 
 from gateway import __version__
-from gateway.cli.admin import admin
-from gateway.cli.authorisation import policy
-from gateway.cli.configuration import check_config, config
-from gateway.cli.identity import hash_secret_command, token
-from gateway.cli.keys import keys
-from gateway.cli.messages import pub, sub
-from gateway.cli.options import SettingsCommand, load_from_options, settings_options
-from gateway.core.wire.errors import GatewayError
-from gateway.settings import ConfigurationError
-
-
-@click.command(cls=SettingsCommand)
-@settings_options
-def serve(file: Path | None, **given: str | bool | None) -> int:
-    """Run a node until it is stopped.
-
-    SIGTERM and Ctrl-C drain: clients are moved to other nodes first, and no session ends. For a first try on your own
-    machine: gateway serve --dev
-    """
-    loaded = load_from_options(file, given)
-    # Imported here, so that a mistake in the configuration is told before anything heavy is loaded.
-    from gateway.bootstrap import run  # noqa: PLC0415
-
-    return run(loaded.settings)
-
+from gateway.lazy_commands import LazyCommand, LazyGroup
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 """As shells report a program that was ended by Ctrl-C."""
 
+_COMMANDS: Final = {
+    "serve": LazyCommand("gateway.cli.serve", "serve", "Run a node until it is stopped."),
+    "check-config": LazyCommand(
+        "gateway.cli.configuration", "check_config", "Check the configuration without starting anything."
+    ),
+    "config": LazyCommand(
+        "gateway.cli.configuration", "config", "Print every setting with its default, unit and meaning."
+    ),
+    "pub": LazyCommand(
+        "gateway.cli.messages",
+        "pub",
+        "Publish the value JSON (- reads it from standard input) to TOPIC, exactly once.",
+    ),
+    "sub": LazyCommand(
+        "gateway.cli.messages", "sub", "Print the updates of all topics that SELECTOR matches, until Ctrl-C."
+    ),
+    "token": LazyCommand("gateway.cli.identity", "token", "Look at session tokens."),
+    "keys": LazyCommand(
+        "gateway.cli.keys",
+        "keys",
+        "Make, list, promote and retire the keys of session tokens; make the certificates of links between nodes.",
+    ),
+    "policy": LazyCommand("gateway.cli.authorisation", "policy", "Check who may do what."),
+    "hash-secret": LazyCommand(
+        "gateway.cli.identity", "hash_secret_command", "Make the line of PRINCIPAL for the file of static users."
+    ),
+    "admin": LazyCommand("gateway.cli.admin", "admin", "Look at a cluster and steer it, through any of its nodes."),
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="gateway")
 @click.option("--traceback", is_flag=True, help="Show where an unexpected error came from.")
 def program(*, traceback: bool) -> None:
     """A WebSocket gateway whose sessions outlive their socket, their node and the deploy."""
-
-
-for _command in (serve, check_config, config, pub, sub, token, keys, policy, hash_secret_command, admin):
-    program.add_command(_command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -88,7 +92,15 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _tell(error: Exception) -> int:
     """Report *error* to the user; returns the exit code."""
+    # Imported here: neither --help nor --version needs them.
+    from gateway.core.wire.errors import GatewayError  # noqa: PLC0415
+    from gateway.settings.errors import ConfigurationError  # noqa: PLC0415
+
     match error:
+        case click.exceptions.NoArgsIsHelpError():
+            # Whoever calls a group without a command is told what there is, and has done nothing wrong.
+            click.echo(error.format_message(), err=True)
+            return EXIT_USAGE
         case ConfigurationError():
             for problem in error.problems:
                 _complain(str(problem))

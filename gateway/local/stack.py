@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import lb.settings
+import lb.names
 from gateway.local import admin
 from gateway.local.grid_server import GridRestart
 from gateway.local.identity import ProcessIdentity
@@ -293,7 +293,7 @@ class Stack:
             values = await admin.read_metrics(self.balancer_metrics_url)
         except admin.UNREACHABLE:
             return set()
-        labels = 'proxy="' + lb.settings.BACKEND + '",server="{}"'
+        labels = 'proxy="' + lb.names.BACKEND + '",server="{}"'
         return {
             node
             for node in self.node_names

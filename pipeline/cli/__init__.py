@@ -1,6 +1,5 @@
 """The command ``pipeline``: take the journal in, make tables of it, tell what happened."""
 
-import sys
 from collections.abc import Sequence
 
 __all__ = ["main"]
@@ -12,11 +11,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: those of the command line by default.
     """
-    # Imported here, so that modules of this package can be used without loading every command.
-    try:
-        from pipeline.cli.program import run  # noqa: PLC0415
-    except ModuleNotFoundError as missing:
-        sys.stderr.write(f"pipeline: error: {missing.name} is not installed; pip install 'session-gateway[pipeline]'\n")
-        return 2
+    # Imported here, so that modules of this package can be used without loading the program.
+    from pipeline.cli.program import run  # noqa: PLC0415
 
     return run(arguments)

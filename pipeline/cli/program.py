@@ -10,42 +10,85 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import click
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 
 from gateway import __version__
-from gateway.core.wire.errors import GatewayError
-from gateway.settings import ConfigurationError
-from pipeline.cli.backfill import backfill
-from pipeline.cli.compact import compact
-from pipeline.cli.configuration import config
-from pipeline.cli.generate import generate
-from pipeline.cli.gold import gold
-from pipeline.cli.ingest import ingest
-from pipeline.cli.publish import publish
-from pipeline.cli.report import report
-from pipeline.cli.sentences import sentence_of
-from pipeline.cli.sessions import sessions
-from pipeline.errors import NotReady
+from gateway.lazy_commands import LazyCommand, LazyGroup
 
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 128 + signal.SIGINT
 """As shells report a program that was ended by Ctrl-C."""
 
+_OPTIONAL: Final = frozenset({"matplotlib", "numpy", "pandas", "py4j", "pyarrow", "pyspark"})
+"""What only the pipeline needs, so that it may be missing where the gateway is installed."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+HOW_TO_INSTALL: Final = "install the extra `pipeline` of the gateway's package"
+"""What to do about it."""
+
+_BACKFILL: Final = (
+    "Make the table of sessions anew from bronze: all of it, or the sessions that were opened on some days (UTC)."
+)
+_REPORT: Final = (
+    "Write a page about some days: the objective, comebacks, incidents with the timelines of sessions, and more."
+)
+
+_COMMANDS: Final = {
+    name: LazyCommand(f"pipeline.cli.{module}", name, summary)
+    for name, module, summary in (
+        ("ingest", "ingest", "Take the journal into bronze: each event once, whatever crashes on the way."),
+        (
+            "sessions",
+            "sessions",
+            "Bring what is new in bronze into the table of sessions: one row each, with its timeline.",
+        ),
+        (
+            "backfill",
+            "backfill",
+            _BACKFILL,
+        ),
+        (
+            "gold",
+            "gold",
+            "Make the gold tables of events and sessions: objectives, incidents, storms, traffic and more.",
+        ),
+        (
+            "report",
+            "report",
+            _REPORT,
+        ),
+        (
+            "publish",
+            "publish",
+            "Publish live gold as topics ops/…, so that a dashboard subscribes to it like to anything else.",
+        ),
+        (
+            "compact",
+            "compact",
+            "Put the small files of each past hour of bronze together, and remove events that are too old.",
+        ),
+        ("generate", "generate", "Make a synthetic journal: sessions, deploys, deaths, storms and losses."),
+        (
+            "config",
+            "configuration",
+            "Print every setting with its value and meaning, as the other commands would have it.",
+        ),
+    )
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy=_COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(__version__, prog_name="pipeline")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
 def program(*, traceback: bool) -> None:
     """What the session journal tells: what happened, to whom, and was it within promise."""
-
-
-for _command in (ingest, sessions, backfill, gold, report, publish, compact, generate, config):
-    program.add_command(_command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +119,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _tell(error: Exception) -> int:
     """Tell the user of *error*; returns the exit code."""
+    # Imported here: neither --help nor --version needs them.
+    from gateway.core.wire.errors import GatewayError  # noqa: PLC0415
+    from gateway.settings.errors import ConfigurationError  # noqa: PLC0415
+    from pipeline.errors import NotReady  # noqa: PLC0415
+
     match error:
+        case click.exceptions.NoArgsIsHelpError():
+            click.echo(error.format_message(), err=True)
+            return EXIT_USAGE
+        case ModuleNotFoundError() if (error.name or "").partition(".")[0] in _OPTIONAL:
+            _complain(f"{error.name} is not installed, which this command needs; {HOW_TO_INSTALL}")
+            return EXIT_USAGE
         case ConfigurationError():
             for problem in error.problems:
                 _complain(str(problem))
@@ -94,12 +148,22 @@ def _tell(error: Exception) -> int:
         case GatewayError() | OSError():
             _complain(str(error) or type(error).__name__)
             return EXIT_FAILED
-        case PySparkException() | Py4JError():
+    return _tell_of_spark(error)
+
+
+def _tell_of_spark(error: Exception) -> int:
+    """Tell of what is no error of ours: of Spark, if there is one, or a bug."""
+    with suppress(ModuleNotFoundError):
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped] # noqa: PLC0415
+        from pyspark.errors import PySparkException  # noqa: PLC0415
+
+        if isinstance(error, PySparkException | Py4JError):
+            from pipeline.cli.sentences import sentence_of  # noqa: PLC0415
+
             _complain(sentence_of(error))
             return EXIT_FAILED
-        case _:
-            _complain(f"this is a bug: {type(error).__name__}: {error} (pipeline --traceback … shows where)")
-            return EXIT_FAILED
+    _complain(f"this is a bug: {type(error).__name__}: {error} (pipeline --traceback … shows where)")
+    return EXIT_FAILED
 
 
 def _complain(message: str) -> None:

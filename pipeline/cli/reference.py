@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from gateway.lazy_commands import LazyGroup
 from pipeline.cli.program import program
 from pipeline.configuration import GROUPS, SETTINGS
 
@@ -42,10 +43,9 @@ def reference_page() -> str:
     return "\n\n".join([_HEAD, "## Commands", *_commands(program), _SETTINGS_HEAD, *_settings()]) + "\n"
 
 
-def _commands(group: click.Group) -> Iterator[str]:
+def _commands(group: LazyGroup) -> Iterator[str]:
     context = click.Context(group, info_name="pipeline")
-    for name in sorted(group.commands):
-        command = group.commands[name]
+    for name, command in sorted(group.load().items()):
         arguments = " ".join(each.make_metavar(context) for each in command.params if isinstance(each, click.Argument))
         yield f"### `{' '.join(filter(None, ('pipeline', name, arguments)))}`"
         yield " ".join((command.help or "").split("\n\n")[0].split())

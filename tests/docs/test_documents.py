@@ -32,6 +32,7 @@ from gateway.cli.program import program as gateway_program
 from gateway.core import journal
 from gateway.core.wire import packets
 from gateway.core.wire.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
+from gateway.lazy_commands import LazyGroup
 from gateway.settings import (
     AUTHENTICATOR_FILES,
     OTHER_VARIABLES,
@@ -406,7 +407,7 @@ def options(command: click.Command) -> Iterator[str]:
     for parameter in command.params:
         yield from (*parameter.opts, *parameter.secondary_opts)
     if isinstance(command, click.Group):
-        for each in command.commands.values():
+        for each in (command.load() if isinstance(command, LazyGroup) else command.commands).values():
             yield from options(each)
 
 
@@ -415,6 +416,35 @@ def test_options_that_are_mentioned_exist() -> None:
     known = {option for each in (*PROGRAMS.values(), *modules) for option in options(each)} | {"--help"}
     spans = [(path, span.split()[0]) for path in DOCUMENTS for span in read(path).spans if re.match(r"--\w", span)]
     assert [f"{by_path(path)}: {flag}" for path, flag in spans if flag.split("=")[0] not in known] == []
+
+
+OWN_PACKAGES: Final = ("session-gateway", "session_gateway")
+"""What our distributions begin with. None of them is on an index."""
+
+
+def test_nothing_of_ours_is_fetched_from_an_index() -> None:
+    """They are installed from a checkout or from files; a name that somebody else may take is nobody's to install."""
+    named: list[str] = []
+    files = [
+        *DOCUMENTS,
+        *(ROOT / "deploy").rglob("*"),
+        *(ROOT / "gateway").rglob("*.py"),
+        *(ROOT / "pipeline").rglob("*.py"),
+    ]
+    for path in files:
+        if not path.is_file() or path.suffix in {".json", ".svg", ".png", ".pyc"} or "secrets" in path.parts:
+            continue
+        for line in path.read_text("utf-8").splitlines():
+            found = re.search(r"(?:pip\d?|uv|npm|pnpm|yarn|pipx) (?:install|add|i)\b(.*)", line)
+            if found is None:
+                continue
+            words = re.findall(r"[^\s'\"`]+", found[1])
+            named += [
+                f"{by_path(path)}: {word}"
+                for word in words
+                if word.startswith(OWN_PACKAGES) and "/" not in word and ".whl" not in word
+            ]
+    assert named == []
 
 
 # Names ----------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def test_the_reference_page_is_complete() -> None:
     page = reference_page()
 
     assert [name for name in SETTINGS if f"| `{name}` |" not in page] == []
-    assert [name for name in program.commands if f"### `pipeline {name}" not in page] == []
+    assert [name for name in program.load() if f"### `pipeline {name}" not in page] == []
 
 
 def test_config_shows_what_is_in_force_without_passwords(

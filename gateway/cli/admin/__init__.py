@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
-from gateway.cli.admin.changes import close, delete, drain, move, notice, revoke, set_topic, unblock, undrain
-from gateway.cli.admin.lists import access, configuration, nodes, revocations, sessions, subscribers, topics
-from gateway.cli.admin.tokens import token
+from gateway.lazy_commands import LazyCommand, LazyGroup
+
+_CHANGES: Final = "gateway.cli.admin.changes"
+_LISTS: Final = "gateway.cli.admin.lists"
+
+_COMMANDS: Final = {
+    "nodes": LazyCommand(_LISTS, "nodes", "List the nodes of the cluster, or show NODE."),
+    "sessions": LazyCommand(_LISTS, "sessions", "List the sessions of all nodes, or show SESSION with its buffers."),
+    "topics": LazyCommand(_LISTS, "topics", "List topics, or show TOPIC with its value."),
+    "subscribers": LazyCommand(_LISTS, "subscribers", "List the sessions with a subscription that matches TOPIC."),
+    "revocations": LazyCommand(
+        _LISTS, "revocations", "List the sessions, principals and credentials that are blocked."
+    ),
+    "configuration": LazyCommand(
+        _LISTS, "configuration", "Show the configuration of the node at --url; secrets are masked."
+    ),
+    "access": LazyCommand(_LISTS, "access", "Show the owner of the token, and what it permits at this moment."),
+    "drain": LazyCommand(_CHANGES, "drain", "Move all clients of NODE to other nodes; NODE keeps running."),
+    "undrain": LazyCommand(_CHANGES, "undrain", "End the drain of NODE: it accepts sessions again."),
+    "close": LazyCommand(_CHANGES, "close", "End SESSION for good; its client cannot resume it."),
+    "move": LazyCommand(_CHANGES, "move", "Move the client of SESSION to another node; the session goes on there."),
+    "notice": LazyCommand(
+        _CHANGES,
+        "notice",
+        "Send a MESSAGE to the client of SESSION; one that is away gets it when it comes back to the same node.",
+    ),
+    "set": LazyCommand(
+        _CHANGES, "set_topic", "Publish the value JSON (- reads it from standard input) to TOPIC, once."
+    ),
+    "delete": LazyCommand(_CHANGES, "delete", "Remove TOPIC and its value."),
+    "revoke": LazyCommand(_CHANGES, "revoke", "Block the session, principal or credential VALUE; its sessions end."),
+    "unblock": LazyCommand(_CHANGES, "unblock", "Unblock the session, principal or credential VALUE."),
+    "token": LazyCommand("gateway.cli.admin.tokens", "token", "Make tokens of administrators."),
+}
 
 
-@click.group()
+@click.group(cls=LazyGroup, lazy=_COMMANDS)
 def admin() -> None:
     """Look at a cluster and steer it, through any of its nodes.
 
     The token is taken from GATEWAY_ADMIN_TOKEN, or from the file that --token-file or GATEWAY_ADMIN_TOKEN_FILE names,
     never from the command line. `gateway admin token create` makes one.
     """
-
-
-for _command in (
-    *(nodes, sessions, topics, subscribers, revocations, configuration, access),
-    *(drain, undrain, close, move, notice, set_topic, delete, revoke, unblock),
-    token,
-):
-    admin.add_command(_command)

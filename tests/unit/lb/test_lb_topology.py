@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lb.errors import InvalidTopology, Problem
-from lb.settings import SOCKET_PATH_BYTES_MAX, SameSite, Stickiness
+from lb.names import SameSite, Stickiness
+from lb.settings import SOCKET_PATH_BYTES_MAX
 from lb.topology import Topology, build, default_topology, load, parse_node
 
 NODE = {"name": "n1", "client_port": 1, "admin_port": 2, "agent_port": 3}

@@ -1,0 +1,24 @@
+"""``gateway serve``: runs a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import SettingsCommand, load_from_options, settings_options
+
+
+@click.command(cls=SettingsCommand)
+@settings_options
+def serve(file: Path | None, **given: str | bool | None) -> int:
+    """Run a node until it is stopped.
+
+    SIGTERM and Ctrl-C drain: clients are moved to other nodes first, and no session ends. For a first try on your own
+    machine: gateway serve --dev
+    """
+    loaded = load_from_options(file, given)
+    # Imported here, so that a mistake in the configuration is told before anything heavy is loaded.
+    from gateway.bootstrap import run  # noqa: PLC0415
+
+    return run(loaded.settings)
