@@ -31,6 +31,7 @@ from gateway.app.node import Node
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
+from gateway.bootstrap.bound_ports import bound
 from gateway.bootstrap.descriptors import FEW, UNLIMITED, Descriptors
 from gateway.bootstrap.parameters import parameters_of
 from gateway.bootstrap.parts import (
@@ -53,6 +54,7 @@ from gateway.core.pacing.verification_ranks import VerificationRates
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import NO_TRACER, EventLog
 from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, ways_of
+from gateway.settings.exposure import in_clear_text
 from lb.agent import AgentServer, AgentState
 
 INCARNATION_BYTES: Final = 6
@@ -219,6 +221,8 @@ class Gateway:
         """
         for shortcut in self._settings.shortcuts():
             self.log.emit(events.DEVELOPMENT_MODE, shortcut=shortcut)
+        for exposed in in_clear_text(self._settings):
+            self.log.emit(events.CLEAR_TEXT, exposed=exposed)
         self._tell_descriptors()
         self._reloading.tell_undefined_roles()
         await self._authentication.start()
@@ -226,12 +230,16 @@ class Gateway:
             anybody = AnonymousUsers() in ways_of(self._settings.auth)
             self.log.emit(events.POLICY_ABSENT, principals="anybody at all" if anybody else "all who authenticate")
         if self._links is not None:
-            await self._links.start()
+            with bound("link", self._settings):
+                await self._links.start()
         await self.node.start()
-        await self._clients.start()
-        await self._admin.start()
+        with bound("listen", self._settings):
+            await self._clients.start()
+        with bound("admin", self._settings):
+            await self._admin.start()
         if self._agent is not None:
-            await self._agent.start()
+            with bound("agent", self._settings):
+                await self._agent.start()
         self.node.presence.announce(
             listen=str(HostPort(self._settings.listen.host, self.port)),
             admin=advertised_admin(self._settings, self.admin_port),

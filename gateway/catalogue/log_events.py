@@ -42,6 +42,13 @@ class LogEvent:
 NODE_STARTED = LogEvent(
     "node_started", Level.INFO, "The node accepts connections.", ("node", "incarnation", "listen", "admin")
 )
+CLEAR_TEXT = LogEvent(
+    "clear_text",
+    Level.WARNING,
+    "Something secret goes to or comes from other hosts unencrypted. The field exposed says what, and what to do. "
+    "Reported when the node starts.",
+    ("exposed",),
+)
 NODE_STOPPED = LogEvent("node_stopped", Level.INFO, "The node has stopped.", ("node",))
 DEVELOPMENT_MODE = LogEvent(
     "development_mode",

@@ -57,7 +57,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
         click.echo(f"administrators: {len(administrators)}")
     if links is not None:
         click.echo(f"links: {links}")
-    for warning in (*loaded.settings.shortcuts(), *_open_files(loaded.settings), *undefined):
+    for warning in (*loaded.settings.shortcuts(), *loaded.exposed, *_open_files(loaded.settings), *undefined):
         click.echo(f"gateway: warning: {warning}", err=True)
     click.echo("The configuration is fit to run.")
 

@@ -7,12 +7,14 @@ import contextlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
 
+from gateway.core.client.urls import in_clear_text
 from gateway.core.types import JsonValue
 from gateway.core.wire.codes import Numbering
 from gateway.core.wire.errors import GatewayError
@@ -68,11 +70,16 @@ def sub(
 
 async def _connect(urls: Sequence[str], principal: str, seconds: float) -> Session:
     # Imported here: see above.
-    from gateway.client import connect  # noqa: PLC0415
+    from gateway.client import ClearTextWarning, connect  # noqa: PLC0415
 
+    if exposed := in_clear_text(urls):
+        click.echo(f"gateway: warning: {exposed}", err=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClearTextWarning)
+        connecting = connect(urls, principal=principal, secret=os.environ.get("GATEWAY_SECRET"))
     try:
         async with asyncio.timeout(seconds):
-            return await connect(urls, principal=principal, secret=os.environ.get("GATEWAY_SECRET"))
+            return await connecting
     except TimeoutError:
         raise GatewayError(f"no session after {seconds:g} s at {', '.join(urls)}; is a node running there?") from None
 

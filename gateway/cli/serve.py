@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
+from gateway.settings.exposure import on_command_lines
 
 
 @click.command(cls=SettingsCommand)
@@ -18,6 +19,8 @@ def serve(file: Path | None, **given: str | bool | None) -> int:
     machine: gateway serve --dev
     """
     loaded = load_from_options(file, given)
+    for warning in on_command_lines(loaded.settings.grid, loaded.places.__getitem__):
+        click.echo(f"gateway: warning: {warning}", err=True)
     # Imported here, so that a mistake in the configuration is told before anything heavy is loaded.
     from gateway.bootstrap import run  # noqa: PLC0415
 

@@ -15,6 +15,7 @@ It reconnects by itself, and every recovery says what it preserved: ``Session.re
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
 from gateway.core.client.errors import (
+    ClearTextWarning,
     ConnectFailed,
     Forbidden,
     GatewayError,
@@ -38,6 +39,7 @@ from gateway.core.client.errors import (
 from gateway.core.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
 
 __all__ = [
+    "ClearTextWarning",
     "ConnectFailed",
     "Connecting",
     "Forbidden",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from math import inf
@@ -17,6 +18,7 @@ from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.core.client.errors import (
+    ClearTextWarning,
     InvalidProperties,
     InvalidSelector,
     InvalidTopic,
@@ -27,7 +29,7 @@ from gateway.core.client.errors import (
 from gateway.core.client.options import CONNECT_TIMEOUT
 from gateway.core.client.request_table import PACKET_OVERHEAD, UNNUMBERED, encode_within
 from gateway.core.client.types import Notice, Receipt, Recovery, SessionState
-from gateway.core.client.urls import check_urls
+from gateway.core.client.urls import check_urls, in_clear_text
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.wire.codec import json_text
@@ -332,6 +334,9 @@ def connect(
         InvalidProperties: as for ``Session.set_properties``.
         Unauthenticated: when awaited: the principal and secret are not accepted.
         ConnectFailed: when awaited: no session could be opened within *connect_timeout*, or never will be.
+
+    Warns:
+        ClearTextWarning: a URL leads to another host, and not by TLS.
     """
     for name, seconds in (
         ("window", window),
@@ -350,9 +355,12 @@ def connect(
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
     check_properties(_properties(properties or {}))
+    checked = check_urls(urls)
+    if exposed := in_clear_text(checked):
+        warnings.warn(exposed, ClearTextWarning, stacklevel=2)
     return Connecting(
         Options(
-            urls=check_urls(urls),
+            urls=checked,
             principal=principal,
             secret=secret,
             renewable=credentials is not None,

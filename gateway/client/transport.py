@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Mapping
+from socket import gaierror
 from ssl import SSLContext
 from typing import Final, Protocol
 
 import aiohttp
 
 from gateway.core.client.endings import CannotConnect, Ending
-from gateway.core.client.urls import describe_url
+from gateway.core.client.urls import describe_url, is_secure
 from gateway.core.wire.codec import SUBPROTOCOL
 
 MAX_MESSAGE_BYTES: Final = 16 * 2**20
@@ -162,13 +164,34 @@ async def open_websocket(
             Ending(message=f"{describe_url(url)} is not a usable URL: {error}", permanent=True)
         ) from None
     except (aiohttp.ClientError, OSError) as error:
-        raise CannotConnect(Ending(message=f"{describe_url(url)} cannot be reached: {error}")) from None
+        raise CannotConnect(
+            Ending(message=f"{describe_url(url)} cannot be reached: {_why(error)}{_hint(url, error)}")
+        ) from None
     transport = WebSocketTransport(websocket)
     if websocket.protocol != SUBPROTOCOL:
         await transport.close(1002, "the subprotocol was not accepted", [])
         message = f"{describe_url(url)} is not a gateway: it did not accept the subprotocol {SUBPROTOCOL}"
         raise CannotConnect(Ending(message=message, permanent=True))
     return transport
+
+
+def _why(error: Exception) -> str:
+    """Say what went wrong, in the words of the system: aiohttp's tell of its own options, and of refusals nothing."""
+    if not isinstance(error, aiohttp.ClientConnectorError) or isinstance(error, aiohttp.ClientSSLError):
+        return str(error)
+    reason = error.os_error
+    if isinstance(reason, gaierror) or not reason.errno:
+        return reason.strerror or str(error)
+    return os.strerror(reason.errno)
+
+
+def _hint(url: str, error: Exception) -> str:
+    """Say what a failure means that comes of TLS on one side alone."""
+    if isinstance(error, aiohttp.ServerDisconnectedError | ConnectionResetError) and not is_secure(url):
+        return "; if it speaks TLS, its URL begins with wss"
+    if isinstance(error, aiohttp.ClientConnectorSSLError) and "WRONG_VERSION_NUMBER" in str(error):
+        return "; it answers, but not in TLS, and a URL that begins with wss asks for TLS"
+    return ""
 
 
 def _retry_after(refused: aiohttp.WSServerHandshakeError) -> float | None:

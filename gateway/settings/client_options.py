@@ -7,6 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from gateway.core.client.urls import check_urls
+
 DEFAULT_URL: Final = "ws://127.0.0.1:8101/v1/connect"
 """Where ``gateway serve`` listens if nobody says otherwise."""
 
@@ -18,7 +20,10 @@ def _several(_context: click.Context, _option: click.Parameter, value: str) -> t
     several = tuple(url.strip() for url in value.split(",") if url.strip())
     if not several:
         raise click.BadParameter("there is none")
-    return several
+    try:
+        return check_urls(several)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def client_options(

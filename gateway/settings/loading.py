@@ -13,6 +13,7 @@ from typing import Any, Final
 from gateway.settings.checks import check
 from gateway.settings.declaration import ENVIRONMENT_PREFIX, Setting
 from gateway.settings.errors import ConfigurationError, Problem
+from gateway.settings.exposure import in_clear_text, on_command_lines
 from gateway.settings.layers import DEFAULT, Layers, Program
 from gateway.settings.model import SETTINGS, Settings
 from gateway.settings.places import read_keys
@@ -70,6 +71,11 @@ class Loaded:
             for name, each in SETTINGS.items()
             if self.places[name] != DEFAULT
         )
+
+    @property
+    def exposed(self) -> tuple[str, ...]:
+        """What of it others can read, a sentence each, for warnings."""
+        return (*in_clear_text(self.settings), *on_command_lines(self.settings.grid, self.places.__getitem__))
 
 
 def load(

@@ -12,7 +12,7 @@ import { ConnectFailed, RemoteProtocolError, SessionEnded } from "./errors.js";
 import { Keeper, originsOf } from "./keeper.js";
 import { MAX_NUMBER } from "./packets.js";
 import { reach } from "./connector.js";
-import { checkUrls, ReconnectPlan } from "./reconnect.js";
+import { checkUrls, ReconnectPlan, warnOfClearText } from "./reconnect.js";
 import { Session } from "./session.js";
 import { Supervisor, unknownNumbering } from "./supervisor.js";
 import { VERSION } from "./version.js";
@@ -65,6 +65,7 @@ export async function connect(urls, options = {}) {
     checkSeconds(name, seconds, { zero: false });
   }
   const given = checkProperties(properties);
+  warnOfClearText(checked);
   const keeper = options.keep === undefined ? null : new Keeper(options.keep, options.store);
   const timing = { connectTimeout, window, now: environment.now() };
   const credentials = new Credentials(environment, principal, options.secret);

@@ -101,6 +101,27 @@ export function checkUrls(urls, base) {
   return checked;
 }
 
+/** Hosts whose connections do not leave the machine. */
+const THIS_MACHINE = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
+
+/** Hosts that were warned of: once in the life of a page or process is enough. @type {Set<string>} */
+const warnedOf = new Set();
+
+/**
+ * Warn, once for each host, of URLs that lead to another one without TLS: secrets and tokens can be read on the way.
+ *
+ * @param {readonly string[]} urls - As `checkUrls` returned them.
+ * @param {(text: string) => void} [warn]
+ */
+export function warnOfClearText(urls, warn = console.warn) {
+  for (const url of urls) {
+    const { protocol, hostname } = new URL(url);
+    if (protocol === "wss:" || THIS_MACHINE.test(hostname) || warnedOf.has(hostname)) continue;
+    warnedOf.add(hostname);
+    warn(`session gateway: secrets and tokens go to ${hostname} in clear text; use wss, unless nobody else is in that network`);
+  }
+}
+
 /**
  * Return a URL as it may appear in messages: without user, password and query, which may be secret.
  *

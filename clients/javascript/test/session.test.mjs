@@ -14,6 +14,7 @@ import {
   Unauthenticated,
   ValueTooLarge,
 } from "../src/index.js";
+import { checkUrls, warnOfClearText } from "../src/reconnect.js";
 import { Network, settle, WELCOME } from "../testing/support.mjs";
 
 const URL = "wss://gateway.example";
@@ -483,4 +484,22 @@ test("a session whose credentials ended is over where there are no fresh ones", 
   network.last.drop(4202);
   await settle();
   assert.ok(session.closedReason instanceof SessionRefused);
+});
+
+test("clear text to another host is warned of, once for each", () => {
+  const told = [];
+  const warn = (text) => told.push(text);
+  const ofUrls = (...urls) => warnOfClearText(checkUrls(urls), warn);
+
+  ofUrls("wss://first.example");
+  ofUrls("ws://127.0.0.1:8100", "ws://localhost", "ws://[::1]:8100", "ws://a.localhost");
+  assert.deepEqual(told, []);
+
+  ofUrls("ws://first.example:8100/path?secret=x");
+  ofUrls("ws://first.example", "ws://second.example");
+  assert.deepEqual(
+    told.map((text) => /go to (\S+) in clear text; use wss/.exec(text)?.[1]),
+    ["first.example", "second.example"],
+  );
+  assert.ok(!told.join().includes("secret=x"));
 });

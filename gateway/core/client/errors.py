@@ -41,6 +41,7 @@ from gateway.core.wire.errors import (
 )
 
 __all__ = [
+    "ClearTextWarning",
     "ConnectFailed",
     "Forbidden",
     "GatewayError",
@@ -117,6 +118,10 @@ class SessionRefused(SessionEnded):
 
 class SessionFailed(SessionEnded):
     """This client or a node broke the protocol; always a bug on one of the two sides."""
+
+
+class ClearTextWarning(UserWarning):
+    """``connect`` was given a URL of another host without TLS: whoever is on the way can read secrets and tokens."""
 
 
 class StreamOverflow(GatewayError):

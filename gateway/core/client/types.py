@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from gateway.core.types import JsonValue
 from gateway.core.wire.codes import FailoverReason, Numbering
 
 
@@ -26,7 +26,7 @@ class Update:
 
     Attributes:
         topic: its path.
-        value: the value, as JSON reads into Python.
+        value: the value, as JSON reads into Python: of any of its types, which only the application knows.
         version: grows with every publish to the topic; a stream never yields a lower one than before (P6).
         event_id: identifies the publish in the whole cluster.
         snapshot: True for the current value, which is not the successor of the one before: the first one after
@@ -37,7 +37,7 @@ class Update:
     """
 
     topic: str
-    value: JsonValue
+    value: Any
     version: int
     event_id: str
     snapshot: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
@@ -36,6 +37,37 @@ def _check_url(url: str) -> str:
     if parts.scheme not in _SCHEMES or not parts.hostname:
         raise ValueError(f"{describe_url(url)!r} is not a URL such as ws://127.0.0.1:8100 or wss://gateway.example/")
     return urlunsplit(parts._replace(path=parts.path if parts.path not in {"", "/"} else CONNECT_PATH, fragment=""))
+
+
+def is_secure(url: str) -> bool:
+    """Tell whether a URL asks for TLS."""
+    return urlsplit(url).scheme in _SECURE_SCHEMES
+
+
+def in_clear_text(urls: Sequence[str]) -> str:
+    """Say to which other hosts some URLs lead without TLS: secrets and tokens can be read on the way there.
+
+    Args:
+        urls: as ``check_urls`` returned them.
+
+    Returns:
+        A sentence for a warning; empty if there is nothing to warn of.
+    """
+    clear = [urlsplit(url).hostname or "" for url in urls if not is_secure(url)]
+    hosts = [host for host in dict.fromkeys(clear) if not _is_this_machine(host)]
+    if not hosts:
+        return ""
+    return f"secrets and tokens go to {', '.join(hosts)} in clear text; use wss, unless nobody else is in that network"
+
+
+def _is_this_machine(host: str) -> bool:
+    """Tell whether a host is this machine; False for names that would have to be looked up."""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def describe_url(url: str) -> str:

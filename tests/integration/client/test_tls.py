@@ -119,3 +119,18 @@ async def test_a_certificate_that_is_not_trusted_is_told_at_once(server: Scripte
         await connect(server.url, "alice", "secret")
     assert not caught.value.retryable
     assert server.upgrades == 0, "the secret has not left"
+
+
+async def test_a_url_without_tls_at_a_port_that_speaks_it_is_told(server: ScriptedServer) -> None:
+    with pytest.raises(ConnectFailed, match="if it speaks TLS, its URL begins with wss"):
+        await connect(server.url.replace("wss:", "ws:"), "alice", connect_timeout=0.5)
+    assert server.upgrades == 0
+
+
+async def test_a_url_with_tls_at_a_port_that_does_not_speak_it_is_told(nothing_left_over: None) -> None:
+    async def answer(_: web.Request) -> web.StreamResponse:
+        return web.Response()
+
+    async with answering(answer, None) as port:
+        with pytest.raises(ConnectFailed, match="it answers, but not in TLS"):
+            await connect(f"wss://127.0.0.1:{port}", "alice", connect_timeout=0.5)

@@ -47,15 +47,20 @@ def test_config_prints_a_form_for_programs(run: Run) -> None:
 
 def test_check_config_tells_what_was_given_and_where(run: Run, users: Path) -> None:
     result = run(
-        *("check-config", "--node", "n1", "--grid", "redis://:hunter2@h/0"),
-        environment={"GATEWAY_TOKEN_KEYS": f"{OTHER_KEY},{KEY}", "GATEWAY_AUTH": f"static:{users}", "COLUMNS": "200"},
+        *("check-config", "--node", "n1"),
+        environment={
+            "GATEWAY_TOKEN_KEYS": f"{OTHER_KEY},{KEY}",
+            "GATEWAY_AUTH": f"static:{users}",
+            "GATEWAY_GRID": "rediss://:hunter2@h/0",
+            "COLUMNS": "200",
+        },
     )
 
     assert (result.code, result.err) == (0, "")
     rows = {line.split()[0]: line.split()[1:] for line in result.out.splitlines()}
     assert rows["node"] == ["n1", "--node"]
     assert rows["token_keys"] == ["…,…", "GATEWAY_TOKEN_KEYS"]
-    assert rows["grid"] == ["redis://:…@h/0", "--grid"]
+    assert rows["grid"] == ["rediss://:…@h/0", "GATEWAY_GRID"]
     assert f"{key_id(OTHER_KEY.encode())} verifies, {key_id(KEY.encode())} signs and verifies" in result.out
     assert "users: 1" in result.out
     assert result.out.endswith("The configuration is fit to run.\n")

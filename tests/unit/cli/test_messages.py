@@ -122,6 +122,15 @@ def test_pub_takes_the_value_from_standard_input_and_the_rest_from_the_environme
     assert session.connected == [(("ws://a/v1", "ws://b/v1"), "alice", "hunter2")]
 
 
+def test_clear_text_to_another_host_is_a_line_and_no_python(run: Run, session: FakeSession) -> None:
+    for url, warns in (("ws://gateway.example", True), ("wss://gateway.example", False)):
+        result = run("pub", "t", "1", "--url", url)
+
+        warning = "gateway: warning: secrets and tokens go to gateway.example in clear text; use wss"
+        assert (result.code, result.err.startswith(warning)) == (0, warns)
+        assert "ClearTextWarning" not in result.err
+
+
 def test_pub_refuses_what_is_not_json_before_connecting(run: Run, session: FakeSession) -> None:
     result = run("pub", "t", "open")
 

@@ -98,6 +98,28 @@ def test_serve_refuses_to_start_without_keys_or_authentication(
         assert "--dev" in line
 
 
+@pytest.mark.parametrize(
+    ("flags", "environment", "warns"),
+    [
+        (["--grid", "redis://gateway:hidden@127.0.0.1/0"], {}, True),
+        (["--grid", "redis://:hidden@127.0.0.1/0"], {}, True),
+        (["--grid", "redis+sentinel://127.0.0.1/main?sentinel_password=hidden"], {}, True),
+        (["--grid", "redis://gateway@127.0.0.1/0"], {}, False),
+        (["--grid", "redis://127.0.0.1/0"], {}, False),
+        ([], {"GATEWAY_GRID": "redis://gateway:hidden@127.0.0.1/0"}, False),
+    ],
+)
+def test_a_password_in_the_list_of_processes_is_warned_of(
+    run: Run, bootstrap: FakeBootstrap, flags: list[str], environment: dict[str, str], warns: bool
+) -> None:
+    for command in ("serve", "check-config"):
+        result = run(command, "--dev", *flags, environment=environment)
+
+        assert result.code == 0, result.err
+        assert ("gateway: warning: --grid has a password in it, which every user" in result.err) is warns
+        assert "hidden" not in result.err
+
+
 def test_serve_starts_with_nothing_but_dev(run: Run, bootstrap: FakeBootstrap) -> None:
     assert run("serve", "--dev").code == 0
     assert bootstrap.settings is not None
@@ -146,6 +168,10 @@ def test_ctrl_c_is_told_as_shells_do(run: Run, bootstrap: FakeBootstrap) -> None
         (["pub", "topic"], "Missing argument 'JSON'"),
         (["serve", "--lease", "soon"], "--lease: 'soon' is not a duration; give seconds between 1 and 300"),
         (["serve", "--config", "/nowhere"], "--config /nowhere: the file cannot be read"),
+        (["sub", "**", "--url", "foo"], "'foo' is not a URL such as ws://127.0.0.1:8100"),
+        (["sub", "**", "--url", "ws://"], "'ws://' is not a URL such as ws://127.0.0.1:8100"),
+        (["pub", "a", "1", "--url", "127.0.0.1:8101"], "is not a URL such as ws://127.0.0.1:8100"),
+        (["pub", "a", "1", "--url", "ws://a,wss://b"], "either all URLs use TLS"),
     ],
 )
 def test_asking_wrongly_is_one_line_and_code_2(run: Run, arguments: list[str], message: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import gateway.client
 from gateway.client import (
+    ClearTextWarning,
     GatewayError,
     InvalidProperties,
     RequestRefused,
@@ -47,7 +48,7 @@ def test_every_error_is_one_of_the_gateways() -> None:
     ]
 
     assert {error.__name__ for error in errors} >= {"ConnectFailed", "SessionEnded", "StreamOverflow", "RequestRefused"}
-    assert all(issubclass(error, GatewayError) for error in errors)
+    assert all(issubclass(error, GatewayError) for error in errors if not issubclass(error, Warning))
     assert issubclass(RequestTimedOut, TimeoutError)
 
 
@@ -64,3 +65,23 @@ def test_each_waiter_gets_an_error_of_its_own() -> None:
 
     assert again is not ended
     assert (type(again), str(again), again.code) == (SessionExpired, "over", ErrorCode.SESSION_EXPIRED)
+
+
+@pytest.mark.parametrize(
+    ("urls", "hosts"),
+    [
+        ("ws://gateway.example", "gateway.example"),
+        (["ws://10.0.0.5:8101", "ws://127.0.0.1:8101", "http://[2001:db8::1]"], "10.0.0.5, 2001:db8::1"),
+    ],
+)
+def test_clear_text_to_another_host_is_warned_of(urls: str | list[str], hosts: str) -> None:
+    with pytest.warns(ClearTextWarning, match=f"secrets and tokens go to {hosts} in clear text; use wss"):
+        connect(urls, "alice", "secret")
+
+
+@pytest.mark.parametrize(
+    "urls",
+    ["wss://gateway.example", "ws://127.0.0.1:8101", "ws://localhost", "ws://[::1]:1", "https://gateway.example"],
+)
+def test_what_nobody_can_read_is_not_warned_of(urls: str) -> None:
+    connect(urls, "alice", "secret")
