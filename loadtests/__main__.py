@@ -1,10 +1,12 @@
 """``python -m loadtests``: what ``make load`` and ``make load-ui`` run. Sees to the stack, then starts locust.
 
-Exit status: 0 all objectives met; 1 an objective missed; 2 the run could not be begun.
+Exit status: 0 all objectives met; 1 an objective missed; 2 the run could not be begun; 3 the run is invalid, because
+the load generator was late.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -19,6 +21,7 @@ from gateway.local.ports import DEFAULT_BASE, LOOPBACK, MAXIMUM_NODES
 from gateway.local.run_folder import StateUnreadable
 from loadtests import cluster
 from loadtests.cluster import ClusterFailed, LocalCluster
+from loadtests.first_session import GatewayUnusable, must_open
 
 _RUN_FOLDERS: Final = Path(".local")
 """Ignored by git; where `make up` keeps its run folder, and where reports go."""
@@ -66,12 +69,18 @@ def program(
     scenario = scenario or ("free" if ui else "steady")
     output = _RUN_FOLDERS / f"load-{port_base}" / scenario
     folder = None if url is not None else _RUN_FOLDERS / f"up-{port_base}"
+    report, verdict = output / "report.html", output / "verdict.json"
+    for earlier in (report, verdict):
+        # Or a run that does not begin would be told by the report of the one before it.
+        earlier.unlink(missing_ok=True)
+    if url is not None:
+        asyncio.run(must_open(url))
     started = folder is not None and _see_to_stack(folder, port_base, nodes)
     try:
         command = [
             *(sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE)),
             *("--host", url or f"ws://{LOOPBACK}:{port_base}", "--loglevel", "WARNING"),
-            *("--scenario", scenario, "--html", str(output / "report.html"), "--verdict", str(output / "verdict.json")),
+            *("--scenario", scenario, "--html", str(report), "--verdict", str(verdict)),
             *(() if folder is None else ("--stack", str(folder))),
             *(("--web-host", LOOPBACK, "--web-port", str(web_port)) if ui else ("--headless", "--only-summary")),
             *locust_options,
@@ -79,8 +88,8 @@ def program(
         if ui:
             click.echo(f"Open http://{LOOPBACK}:{web_port}; the objectives are at /slo. Ctrl-C ends it.")
         code = _run(command)
-        if (output / "report.html").exists():
-            click.echo(f"report: {output / 'report.html'}\nfigures: {output / 'verdict.json'}")
+        if verdict.exists():
+            click.echo(f"report: {report}\nfigures: {verdict}")
         return code
     finally:
         if started and folder is not None:
@@ -141,7 +150,7 @@ def main() -> int:
         return _EXIT_NOT_BEGUN
     except (KeyboardInterrupt, click.Abort, _Terminated) as end:
         return _EXIT_TERMINATED if isinstance(end, _Terminated) else _EXIT_INTERRUPTED
-    except (ClusterFailed, StateUnreadable) as error:
+    except (ClusterFailed, GatewayUnusable, StateUnreadable) as error:
         click.echo(f"error: {error}", err=True)
         return _EXIT_NOT_BEGUN
     return result if isinstance(result, int) else 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Final
 
 from loadtests.tally import Tally
@@ -86,6 +87,17 @@ class Measured:
     left_behind: int = 0
 
 
+class Of(Enum):
+    """What a figure tells something about, which decides what an objective means that is not met."""
+
+    PACE = auto()
+    """How fast and how much: a load generator that is late spoils it."""
+    PROMISE = auto()
+    """Whether the gateway kept a promise. Whoever sees one broken has seen it, however late."""
+    GENERATOR = auto()
+    """The load generator itself. If its objective is not met, the run tells nothing about the gateway's pace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """What there is to know about a figure besides its value.
@@ -93,10 +105,12 @@ class Figure:
     Attributes:
         unit: as it is printed after the value; empty for counts and shares.
         meaning: one line for people.
+        of: what it tells something about.
     """
 
     unit: str
     meaning: str
+    of: Of = Of.PACE
 
 
 FIGURES: Final[Mapping[str, Figure]] = {
@@ -122,13 +136,17 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "not_replayed": Figure("", "failovers of subscribers that sent current values instead"),
     "longest_silence_s": Figure("s", "the longest time that a subscriber saw no update"),
     "longest_recovery_s": Figure("s", "the longest time from a loss to the welcome"),
-    "violations": Figure("", "broken promises: versions, sequences, contents, packet ids, undeclared losses"),
-    "undeclared": Figure("", "updates missing without a declaration"),
+    "violations": Figure(
+        "", "broken promises: versions, sequences, contents, packet ids, undeclared losses", Of.PROMISE
+    ),
+    "undeclared": Figure("", "updates missing without a declaration", Of.PROMISE),
     "deployed": Figure("", "nodes drained and started again"),
     "left_behind": Figure("", "sessions that a drained node had to close"),
     "script_errors": Figure("", "steps of the scenario that could not be done"),
     "user_errors": Figure("", "exceptions in the load generator"),
-    "generator_late_share": Figure("", "how often the generator itself was late; above, its latencies mean little"),
+    "generator_late_share": Figure(
+        "", "how often the generator itself was late; above, the run is invalid", Of.GENERATOR
+    ),
 }
 
 

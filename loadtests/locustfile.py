@@ -22,7 +22,7 @@ from loadtests.greenlets import spawn
 from loadtests.progress import Progress
 from loadtests.recorder import Recorder, request_counts
 from loadtests.scenarios import CUT_MESSAGE, FREE, SCENARIOS, SPAWN_RATE, Play, Sabotage, ScenarioShape, Stage
-from loadtests.slo import InvalidThresholds, Threshold, Verdict, judge, load
+from loadtests.slo import InvalidThresholds, Outcome, Threshold, Verdict, judge, load
 from loadtests.users import FlappingUser, PublisherUser, SubscriberUser
 from loadtests.verdict import as_html, make_console, put_into_report, show, write_json
 
@@ -36,7 +36,8 @@ AS_THE_SCENARIO_SAYS: Final = -1
 SLO_FILE: Final = Path(__file__).with_name("slo.toml")
 JUDGED_FREELY: Final = "steady"
 """The scenario whose thresholds the web page shows while there is none."""
-EXIT_MISSED: Final = 1
+EXIT_CODES: Final = {Outcome.MET: 0, Outcome.MISSED: 1, Outcome.INVALID: 3}
+EXIT_NOT_BEGUN: Final = 2
 CHART_SECONDS: Final = 2
 """From one point of the charts to the next."""
 
@@ -181,7 +182,7 @@ class LoadTest:
         if not self._began:
             return
         verdict = self._verdict = self._judged()
-        self._environment.process_exit_code = 0 if verdict.met else EXIT_MISSED
+        self._environment.process_exit_code = EXIT_CODES[verdict.outcome]
         report = self._options.html_file and Path(self._options.html_file)
         if report and report.exists():
             put_into_report(verdict, report)
@@ -209,7 +210,7 @@ def begin(environment: Environment, **_: object) -> None:
         thresholds = load(Path(options.slo), scenario)
     except InvalidThresholds as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(EXIT_NOT_BEGUN)
     LoadTest(environment, thresholds).listen()
 
 

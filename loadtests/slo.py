@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from loadtests.figures import FIGURES
+from loadtests.figures import FIGURES, Of
 
 EVERY: Final = "every"
 """Name of the section whose thresholds hold in each scenario, unless the scenario's own section says otherwise."""
@@ -67,6 +67,15 @@ class Finding:
     met: bool
 
 
+class Outcome(StrEnum):
+    """What came of a run as a whole."""
+
+    MET = "met"
+    MISSED = "missed"
+    INVALID = "invalid"
+    """The load generator was late, so that the run has measured the generator: neither met nor missed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What came of a run.
@@ -82,9 +91,27 @@ class Verdict:
     figures: Mapping[str, float | None]
 
     @property
+    def outcome(self) -> Outcome:
+        """What came of it. A broken promise counts however late the generator was; no objectives at all are missed."""
+        failed = self._failed()
+        if Of.PROMISE in failed:
+            return Outcome.MISSED
+        if Of.GENERATOR in failed:
+            return Outcome.INVALID
+        return Outcome.MISSED if failed or not self.findings else Outcome.MET
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the load generator was too late for its figures to mean something."""
+        return Of.GENERATOR in self._failed()
+
+    @property
     def met(self) -> bool:
-        """Whether all objectives are met. A run without objectives has met none."""
-        return bool(self.findings) and all(finding.met for finding in self.findings)
+        """Whether all objectives are met."""
+        return self.outcome is Outcome.MET
+
+    def _failed(self) -> set[Of]:
+        return {FIGURES[each.threshold.figure].of for each in self.findings if not each.met}
 
 
 def load(path: Path, scenario: str) -> tuple[Threshold, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from random import Random, SystemRandom
 from typing import Final
@@ -16,6 +15,7 @@ from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.client.urls import check_urls
 from gateway.core.wire.packets import Publish, Reply, Subscribe
+from loadtests.credentials import principal, secret
 from loadtests.figures import CONNECT, PUBLISH
 from loadtests.greenlets import sleep
 from loadtests.pacing import Pacing
@@ -36,14 +36,9 @@ OPEN_AGAIN_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 2.0
 """How long the end of a session may take at the end of the test; what is left ends with its window."""
 
-DEFAULT_PRINCIPAL: Final = "load"
-
 
 class GatewayUser(User):
     """Somebody with a session at the gateway; what they do with it is up to subclasses.
-
-    Principal and secret come from the environment variables LOADTEST_PRINCIPAL and LOADTEST_SECRET: not from the
-    command line, where everybody on the machine could read them, and not into any name, URL or log.
 
     Attributes:
         recorder: counts what happens.
@@ -84,8 +79,8 @@ class GatewayUser(User):
     def _open(self) -> tuple[GatewaySession, Watching]:
         options = ClientOptions(
             urls=check_urls(str(self.host)),
-            principal=os.environ.get("LOADTEST_PRINCIPAL", DEFAULT_PRINCIPAL),
-            secret=os.environ.get("LOADTEST_SECRET"),
+            principal=principal(),
+            secret=secret(),
             client=CLIENT_NAME,
         )
         while True:

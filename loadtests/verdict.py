@@ -10,8 +10,8 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from loadtests.figures import FIGURES
-from loadtests.slo import Finding, Verdict
+from loadtests.figures import FIGURES, Of
+from loadtests.slo import Finding, Outcome, Verdict
 
 _BODY: Final = "<body>"
 _STYLE: Final = (
@@ -20,12 +20,23 @@ _STYLE: Final = (
     ".verdict table{border-collapse:collapse;width:100%}.verdict td,.verdict th{padding:3px 12px 3px 0;"
     "text-align:left;border-top:1px solid #eee}.verdict .number{text-align:right;white-space:nowrap;"
     "font-variant-numeric:tabular-nums}.verdict .met{color:#15803d}.verdict .missed{color:#b91c1c;font-weight:700}"
+    ".verdict .invalid{color:#a16207;font-weight:700}"
     "</style>"
 )
 
 
 NARROW: Final = 110
 """Columns of a terminal below which the table leaves out what figures mean; the how-to has it."""
+
+_MEASURE_AGAIN: Final = (
+    "Nothing is known about the gateway by this run. Measure again with fewer users, with more processes "
+    "(--processes), or from a machine that nothing else uses."
+)
+
+_MARKS: Final = {Outcome.MET: "✓", Outcome.MISSED: "✗", Outcome.INVALID: "?"}
+"""Before an objective: met, not met, and not known, as the generator was late."""
+
+_STYLES: Final = {Outcome.MET: "bold green", Outcome.MISSED: "bold red", Outcome.INVALID: "bold yellow"}
 
 _PLAIN_COLUMNS: Final = 130
 """Columns to use where nobody knows: a file, or the log of a CI job."""
@@ -41,14 +52,24 @@ def headline(verdict: Verdict) -> str:
     """Say it in one line."""
     missed = sum(not finding.met for finding in verdict.findings)
     total = len(verdict.findings)
-    if missed:
-        return f"{verdict.scenario}: {missed} of {total} objectives MISSED"
-    return f"{verdict.scenario}: all {total} objectives met" if total else f"{verdict.scenario}: no objectives"
+    match verdict.outcome:
+        case Outcome.INVALID:
+            return f"{verdict.scenario}: INVALID, the load generator itself was late"
+        case Outcome.MET:
+            return f"{verdict.scenario}: all {total} objectives met"
+        case Outcome.MISSED:
+            missed_of = f"{missed} of {total} objectives MISSED" if total else "no objectives"
+            return f"{verdict.scenario}: {missed_of}"
+
+
+def advice(verdict: Verdict) -> str:
+    """Say what to do about a verdict that says nothing about the gateway; empty for others."""
+    return _MEASURE_AGAIN if verdict.outcome is Outcome.INVALID else ""
 
 
 def show(verdict: Verdict, console: Console) -> None:
     """Print the table."""
-    table = Table(title=headline(verdict), title_style="bold green" if verdict.met else "bold red")
+    table = Table(title=headline(verdict), title_style=_STYLES[verdict.outcome])
     table.add_column("")
     table.add_column("figure", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
@@ -57,16 +78,27 @@ def show(verdict: Verdict, console: Console) -> None:
     if wide:
         table.add_column("what it is")
     for finding in verdict.findings:
-        style = "" if finding.met else "bold red"
-        row = _row(finding)
-        table.add_row(*(row if wide else row[:-1]), style=style)
+        found = outcome_of(finding, verdict)
+        row = _row(finding, found)
+        table.add_row(*(row if wide else row[:-1]), style="" if found is Outcome.MET else _STYLES[found])
     console.print(table)
+    if said := advice(verdict):
+        console.print(said, soft_wrap=True)
+
+
+def outcome_of(finding: Finding, verdict: Verdict) -> Outcome:
+    """Tell what an objective counts for in its run: what a late generator spoils is not known."""
+    if finding.met:
+        return Outcome.MET
+    is_spoilt = verdict.is_late and FIGURES[finding.threshold.figure].of is Of.PACE
+    return Outcome.INVALID if is_spoilt else Outcome.MISSED
 
 
 def write_json(verdict: Verdict, path: Path) -> None:
     """Write the verdict and every figure, also those without a threshold."""
     content = {
         "scenario": verdict.scenario,
+        "outcome": verdict.outcome.value,
         "met": verdict.met,
         "objectives": [
             {
@@ -86,15 +118,16 @@ def write_json(verdict: Verdict, path: Path) -> None:
 def as_html(verdict: Verdict) -> str:
     """Write the verdict as a part of a page."""
     rows = "".join(
-        f'<tr><td class="{"met" if finding.met else "missed"}">{escape(mark)}</td><td>{escape(name)}</td>'
+        f'<tr><td class="{found}">{escape(mark)}</td><td>{escape(name)}</td>'
         f'<td class="number">{escape(measured)}</td><td class="number">{escape(objective)}</td>'
         f"<td>{escape(meaning)}</td></tr>"
         for finding in verdict.findings
-        for mark, name, measured, objective, meaning in [_row(finding)]
+        for found in [outcome_of(finding, verdict)]
+        for mark, name, measured, objective, meaning in [_row(finding, found)]
     )
-    kind = "met" if verdict.met else "missed"
     return (
-        f'{_STYLE}<section class="verdict"><h2 class="{kind}">{escape(headline(verdict))}</h2><table><tr><th></th>'
+        f'{_STYLE}<section class="verdict"><h2 class="{verdict.outcome}">{escape(headline(verdict))}</h2>'
+        f"{f'<p>{escape(said)}</p>' if (said := advice(verdict)) else ''}<table><tr><th></th>"
         '<th>figure</th><th class="number">measured</th><th class="number">objective</th><th>what it is</th></tr>'
         f"{rows}</table></section>"
     )
@@ -107,11 +140,11 @@ def put_into_report(verdict: Verdict, report: Path) -> None:
     report.write_text(start + body + as_html(verdict) + rest, encoding="utf-8")
 
 
-def _row(finding: Finding) -> tuple[str, str, str, str, str]:
+def _row(finding: Finding, found: Outcome) -> tuple[str, str, str, str, str]:
     threshold = finding.threshold
     figure = FIGURES[threshold.figure]
     return (
-        "✓" if finding.met else "✗",
+        _MARKS[found],
         threshold.figure,
         "nothing" if finding.value is None else _number(finding.value, figure.unit),
         f"{threshold.bound.sign} {_number(threshold.limit, figure.unit)}",

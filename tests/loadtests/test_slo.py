@@ -12,9 +12,9 @@ from rich.console import Console
 
 import loadtests
 from loadtests.figures import FIGURES, Measured, Requests, figures
-from loadtests.slo import Bound, InvalidThresholds, Threshold, Verdict, judge, load
+from loadtests.slo import Bound, InvalidThresholds, Outcome, Threshold, Verdict, judge, load
 from loadtests.tally import Tally
-from loadtests.verdict import as_html, headline, put_into_report, show, write_json
+from loadtests.verdict import advice, as_html, headline, put_into_report, show, write_json
 
 SHIPPED = Path(loadtests.__file__).with_name("slo.toml")
 
@@ -189,6 +189,53 @@ def test_the_verdict_is_written_for_programs_and_into_the_report(tmp_path: Path)
     assert page.index("<section") < page.index("<div id='root'>")
     assert "1 of 2 objectives MISSED" in page
     assert '<td class="number">nothing</td>' in as_html(verdict(recoveries=None))
+
+
+def of_generator(*, late: float | None, deliver: float = 3.0, violations: float = 0) -> Verdict:
+    thresholds = (
+        Threshold("deliver_p50_ms", Bound.AT_MOST, 25),
+        Threshold("violations", Bound.AT_MOST, 0),
+        Threshold("generator_late_share", Bound.AT_MOST, 0.05),
+    )
+    figures = {"deliver_p50_ms": deliver, "violations": violations, "generator_late_share": late}
+    return judge("steady", thresholds, figures)
+
+
+@pytest.mark.parametrize(
+    ("late", "deliver", "violations", "outcome"),
+    [
+        (0.01, 3, 0, Outcome.MET),
+        (0.01, 300, 0, Outcome.MISSED),
+        (0.2, 300, 0, Outcome.INVALID),
+        (0.2, 3, 0, Outcome.INVALID),
+        (None, 3, 0, Outcome.INVALID),
+        (0.2, 300, 1, Outcome.MISSED),
+    ],
+    ids=["in time", "slow", "late and slow", "late and fast", "not measured", "late, and a promise is broken"],
+)
+def test_a_late_generator_has_measured_itself(
+    late: float | None, deliver: float, violations: float, outcome: Outcome
+) -> None:
+    verdict = of_generator(late=late, deliver=deliver, violations=violations)
+    assert (verdict.outcome, verdict.met) == (outcome, outcome is Outcome.MET)
+
+
+def test_an_invalid_run_is_called_invalid_and_not_missed(tmp_path: Path) -> None:
+    verdict = of_generator(late=0.2, deliver=300)
+    out = StringIO()
+    show(verdict, Console(file=out, width=130))
+    assert headline(verdict) == "steady: INVALID, the load generator itself was late"
+    assert "MISSED" not in out.getvalue()
+    assert "? │ deliver_p50_ms" in out.getvalue()
+    assert "✓ │ violations" in out.getvalue()
+    assert "✗ │ generator_late_share" in out.getvalue()
+    assert "Nothing is known about the gateway by this run" in out.getvalue()
+    assert '<h2 class="invalid">' in as_html(verdict)
+    assert advice(of_generator(late=0.01)) == ""
+
+    write_json(verdict, tmp_path / "verdict.json")
+    content = json.loads((tmp_path / "verdict.json").read_text())
+    assert (content["outcome"], content["met"]) == ("invalid", False)
 
 
 def test_the_how_to_lists_every_figure() -> None:
