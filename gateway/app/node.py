@@ -310,6 +310,7 @@ class Node:
             reasons.append("what is revoked has not been read yet")
         elif self._store.replicated and not self._store.available:
             reasons.append("the grid is unreachable")
+        reasons += self._membership.namesakes.reasons()
         if self.draining:
             reasons.append("the node drains")
         return reasons
@@ -317,7 +318,7 @@ class Node:
     def warnings(self) -> Sequence[str]:
         """Tell what is wrong though new sessions may come: all nodes have the same grid, and none would be left."""
         short = ["memory is short"] if self._context.limits.memory_short else []
-        return [*self._context.grid.complaints, *short]
+        return [*self._context.grid.complaints, *short, *self._membership.namesakes.warnings()]
 
     def review(self) -> None:
         """The directories have changed: end the sessions of those who are not in them, and judge the others again."""

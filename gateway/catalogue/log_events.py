@@ -290,6 +290,13 @@ NODES_WITHOUT_LEASE = LogEvent(
     "The grid holds sessions of nodes whose leases it has lost. If these nodes are dead, others take over.",
     ("nodes",),
 )
+NODE_NAME_TAKEN = LogEvent(
+    "node_name_taken",
+    Level.ERROR,
+    "Another node that lives has the name of this one. If this node came later, it accepts no new sessions "
+    "(takes_sessions is false). Stop one of the two, or give it a name of its own (node).",
+    ("node", "other", "other_admin", "takes_sessions"),
+)
 TAKEOVER_FINISHED = LogEvent(
     "takeover_finished",
     Level.WARNING,

@@ -354,6 +354,7 @@ EVENT_LOOP_LAG_SECONDS = Metric(
     buckets=LATENCY_BUCKETS,
 )
 DRAINING = Metric("gateway_draining", Kind.GAUGE, "1 while the node drains, else 0.")
+NAMESAKES = Metric("gateway_namesakes", Kind.GAUGE, "Other nodes that live and have the name of this one.")
 ADMIN_REQUESTS = Metric(
     "gateway_admin_requests_total",
     Kind.COUNTER,

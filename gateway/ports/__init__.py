@@ -30,7 +30,16 @@ from gateway.ports.identity import (
     VerificationRefused,
 )
 from gateway.ports.journal import Appended, JournalBatch, JournalStore
-from gateway.ports.nodes import ExpiredLease, LeaseTable, NodeDirectory, NodeEntry, NodeReport
+from gateway.ports.nodes import (
+    LOST_NODES,
+    LOST_SECONDS,
+    ExpiredLease,
+    LeaseTable,
+    LostNode,
+    NodeDirectory,
+    NodeEntry,
+    NodeReport,
+)
 from gateway.ports.peers import (
     DOWN,
     AnswerStatus,
@@ -87,6 +96,8 @@ from gateway.ports.topics import (
 __all__ = [
     "DOWN",
     "ENTRY_BYTES",
+    "LOST_NODES",
+    "LOST_SECONDS",
     "NO_NEW_TOPICS",
     "NO_TRACER",
     "VALUE_BYTES",
@@ -127,6 +138,7 @@ __all__ = [
     "LinkEvent",
     "LinkLimits",
     "LinkState",
+    "LostNode",
     "MemoryUse",
     "Metrics",
     "NoLink",

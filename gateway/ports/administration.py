@@ -92,6 +92,8 @@ class NodeState(StrEnum):
     """It moves its sessions to other nodes, or has done so."""
     EXPIRED = "expired"
     """Its lease is over; the others take over from it."""
+    LOST = "lost"
+    """It died and the others have taken over from it; it is remembered for a while."""
     UNKNOWN = "unknown"
     """Its lease holds, but it has not told of itself: it has just started, or is of an older version."""
 
@@ -112,6 +114,7 @@ class NodeView:
         connected: sessions with a client.
         disconnected: sessions whose window runs.
         lag: seconds by which its event loop was late when it last looked.
+        lost: seconds since its lease ended, of a node that is lost; None of others.
         link: where other nodes have a link to it, as host:port; None if it has none.
         linked: whether the node that answers has a link to it; None if one of the two has none at all.
         heard: seconds since the node that answers heard of it over that link; None without one.
@@ -129,6 +132,7 @@ class NodeView:
     connected: int | None = None
     disconnected: int | None = None
     lag: float | None = None
+    lost: float | None = None
     link: str | None = None
     linked: bool | None = None
     heard: float | None = None
@@ -140,6 +144,8 @@ class NodeAdministration(Protocol):
 
     async def list(self) -> Sequence[NodeView]:
         """Tell of all nodes that hold a lease, or whose lease expired and whose sessions are not on the clock yet.
+
+        And of those that are lost: that died a short while ago, unless a node of that name is back.
 
         Sorted by name. What a node tells of itself is as old as its last renewal.
 

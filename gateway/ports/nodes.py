@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.core.types import NodeRef
 from gateway.ports.sessions import Ownership
@@ -81,10 +81,34 @@ class NodeEntry:
         node: which.
         alive: whether its lease holds.
         report: what it last told of itself; None if it told nothing yet.
+        joined: of two nodes, the one with the larger number took its lease later; nothing else follows from it.
     """
 
     node: NodeRef
     alive: bool
+    report: NodeReport | None
+    joined: int = field(default=0, compare=False)
+
+
+LOST_SECONDS: Final = 3600.0
+"""How long a lost node is remembered: somebody who is called at night finds it in the list."""
+
+LOST_NODES: Final = 64
+"""Lost nodes that are remembered, so that one that dies again and again does not fill the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostNode:
+    """One run of one node that died: its lease ended, and others have taken over from it.
+
+    Attributes:
+        node: which.
+        ago: seconds since its lease ended.
+        report: what it last told of itself; None if it told nothing.
+    """
+
+    node: NodeRef
+    ago: float
     report: NodeReport | None
 
 
@@ -129,7 +153,7 @@ class NodeDirectory(Protocol):
         """
 
     async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
-        """Declare that every session of *expired* is on the clock; it will not be listed as expired again.
+        """Declare that every session of *expired* is on the clock; it will not be listed as expired again, but as lost.
 
         Raises:
             GridUnavailable: see the module.
@@ -163,6 +187,16 @@ class NodeDirectory(Protocol):
 
     async def entries(self) -> Sequence[NodeEntry]:
         """List the nodes that hold a lease, and those that expired and were not taken over yet; sorted.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def lost(self) -> Sequence[LostNode]:
+        """List the nodes that died and were taken over within the last ``LOST_SECONDS``; sorted.
+
+        Only for people: ``LOST_NODES`` of them at most, those that died last, and none that a node of an earlier
+        release took over. One that has a lease again is not lost.
 
         Raises:
             GridUnavailable: see the module.

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.core.session.stored_size import ENTRY_BYTES, RECEIPTS_BYTES, SESSION_BYTES, record_bytes
 from gateway.core.topics.selections import Selections
-from gateway.core.types import SessionId, TopicPath
+from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Grid, LeftSizes, NodeEntry, NodeReport, SessionPage, SessionRecord
+from gateway.ports import LOST_NODES, Grid, LeftSizes, NodeEntry, NodeReport, SessionPage, SessionRecord
 from tests.contract.examples import (
     expire_all,
     ids_in_one_partition,
@@ -70,6 +70,68 @@ async def test_a_node_that_expired_is_listed_until_it_was_taken_over(harness: Ha
     await n2.nodes.finish_takeover(N1, by=N2)
 
     assert list(await n2.nodes.entries()) == [NodeEntry(N2, True, None)]
+
+
+async def lose(harness: Harness, grid: Grid, lost: NodeRef, *, by: NodeRef) -> None:
+    """Let a node's lease end, and take over from it."""
+    await harness.advance(harness.roomy)
+    assert await grid.nodes.take_over(lost, by=by, within=LONG) is not None
+    await grid.nodes.finish_takeover(lost, by=by)
+
+
+async def test_a_node_that_was_taken_over_is_remembered_as_lost(harness: Harness) -> None:
+    """List the nodes that died and were taken over; one that has a lease again is not lost."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=harness.roomy)
+    await n1.nodes.report(N1, REPORT)
+    await n2.nodes.join(N2, lease=LONG)
+    await harness.advance(harness.roomy)
+    assert list(await n2.nodes.lost()) == [], "nobody has taken over yet"
+
+    await n2.nodes.take_over(N1, by=N2, within=LONG)
+    await n2.nodes.finish_takeover(N1, by=N2)
+
+    (lost,) = await n2.nodes.lost()
+    assert (lost.node, lost.report) == (N1, REPORT)
+    assert 0 <= lost.ago < LONG
+    await n1.nodes.join(N1, lease=LONG)
+    assert list(await n2.nodes.lost()) == []
+    await n1.nodes.leave(N1)
+    assert list(await n2.nodes.lost()) == [], "it was not dead, and has left as it should"
+
+
+async def test_a_lost_node_that_told_nothing_is_listed_all_the_same(harness: Harness) -> None:
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=harness.roomy)
+    await n2.nodes.join(N2, lease=LONG)
+    await lose(harness, n2, N1, by=N2)
+
+    assert [(each.node, each.report) for each in await n2.nodes.lost()] == [(N1, None)]
+
+
+async def test_a_node_that_left_is_not_lost(harness: Harness) -> None:
+    n1 = await harness.grid("n1")
+    await n1.nodes.join(N1, lease=LONG)
+    await n1.nodes.report(N1, REPORT)
+    await n1.nodes.leave(N1)
+
+    assert list(await n1.nodes.lost()) == []
+
+
+async def test_no_more_nodes_are_remembered_than_fit(harness: Harness) -> None:
+    """``LOST_NODES`` of them at most, those that died last."""
+    grid = await harness.grid("n2")
+    await grid.nodes.join(N2, lease=LONG)
+    runs = [NodeRef(NodeId("n1"), Incarnation(f"run-{number:03}")) for number in range(LOST_NODES + 3)]
+    for number, run in enumerate(runs):
+        # Each a little later than the one before it, as leases end in this order.
+        await grid.nodes.join(run, lease=harness.roomy + number / 1000)
+    await harness.advance(2 * harness.roomy)
+    for run in runs:
+        assert await grid.nodes.take_over(run, by=N2, within=LONG) is not None
+        await grid.nodes.finish_takeover(run, by=N2)
+
+    assert [each.node for each in await grid.nodes.lost()] == runs[3:]
 
 
 async def test_nothing_is_kept_of_a_node_without_a_lease(harness: Harness) -> None:

@@ -385,6 +385,11 @@ CASES: Final[dict[str, Case]] = {
         ),
         NODE,
     ),
+    "GatewayNodeNameTaken": Case(
+        {'gateway_namesakes{node="n1",instance="10.0.0.1:9101"}': "0x10 1x10"},
+        ({'gateway_namesakes{node="n1",instance="10.0.0.1:9101"}': still(0)},),
+        {**NODE, "instance": "10.0.0.1:9101"},
+    ),
     "GatewayLeaseFlapping": Case(
         {'gateway_lease_lost_total{node="n1"}': "0x5 1x5 2x10"},
         ({'gateway_lease_lost_total{node="n1"}': "0x5 1x15"},),

@@ -54,6 +54,7 @@ BY_A_METRIC: Final = {
     "memory_ran_short": "gateway_memory_sheddings_total",
     "log_lines_dropped": "gateway_log_lines_dropped_total",
     "connections_not_accepted": "process_open_fds",
+    "node_name_taken": "gateway_namesakes",
 }
 """Errors in the log that a metric tells as well, which has the alert."""
 

@@ -86,7 +86,8 @@ class Node(Told):
     incarnation: str = Field(description="Identifies this run of the node.")
     state: NodeState = Field(
         description="`ready`: accepts new sessions. `not_ready`: keeps its own, see `reasons`. `draining`: its "
-        "sessions are moved to other nodes, or have been. `expired`: its lease has expired. `unknown`: it has not "
+        "sessions are moved to other nodes, or have been. `expired`: its lease has expired. `lost`: it died within the "
+        "last hour, others have taken its sessions over, and no node of its name is there. `unknown`: it has not "
         "reported yet."
     )
     reasons: list[str] = Field(description="Why it accepts no new sessions, for people.")
@@ -97,6 +98,7 @@ class Node(Told):
     connected: int | None = Field(description="Sessions with a client.")
     disconnected: int | None = Field(description="Sessions without a client whose windows have not ended.")
     lag: float | None = Field(description="Seconds by which its event loop was late when it last looked.")
+    lost: float | None = Field(description="Seconds since the lease of a lost node ended; null for the others.")
     link: str | None = Field(description="Where other nodes have a link to it.")
     linked: bool | None = Field(
         description="Whether the node that answers has a link to it; null if one of the two has the setting `link` not."
@@ -108,7 +110,7 @@ class Node(Told):
 
 
 class Nodes(Told):
-    """All nodes that hold a lease, or whose sessions other nodes have yet to take over."""
+    """All nodes that hold a lease, those whose sessions other nodes have yet to take over, and lost ones."""
 
     items: list[Node]
 

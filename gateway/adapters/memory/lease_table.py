@@ -14,7 +14,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.core.types import NodeRef
-from gateway.ports import ExpiredLease, LeaseLost, LeaseTable, NodeEntry, NodeReport
+from gateway.ports import (
+    LOST_NODES,
+    LOST_SECONDS,
+    ExpiredLease,
+    LeaseLost,
+    LeaseTable,
+    LostNode,
+    NodeEntry,
+    NodeReport,
+)
 
 
 @dataclass(slots=True)
@@ -27,10 +36,12 @@ class _Lease:
         taker: who won the right to take over; None while nobody did.
         taken_until: when the next one may win that right.
         report: what the node tells of itself.
+        term: grows with each lease that is taken.
     """
 
     length: float
     until: float
+    term: int
     taker: NodeRef | None = None
     taken_until: float = 0.0
     report: NodeReport | None = None
@@ -41,12 +52,16 @@ class Leases:
 
     def __init__(self) -> None:
         self._leases: dict[NodeRef, _Lease] = {}
+        self._lost: dict[NodeRef, _Lease] = {}
+        self._term = 0
         self._watched_until = 0.0
 
     def join(self, node: NodeRef, length: float, now: float) -> None:
         """See ``NodeDirectory.join``; a takeover under way loses its ground."""
         known = self._leases.get(node)
-        self._leases[node] = _Lease(length, now + length, report=None if known is None else known.report)
+        self._lost.pop(node, None)
+        report = None if known is None else known.report
+        self._leases[node] = _Lease(length, now + length, self._next_term(), report=report)
 
     def renew(self, node: NodeRef, length: float, now: float, watch: float = 0.0) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
@@ -76,16 +91,31 @@ class Leases:
         lease.taken_until = now + within
         return ExpiredLease(lease.length, now - lease.until)
 
-    def finish_takeover(self, expired: NodeRef, by: NodeRef) -> None:
+    def finish_takeover(self, expired: NodeRef, by: NodeRef, now: float) -> None:
         """See ``NodeDirectory.finish_takeover``; no effect if another one has the right by now, or the node is back."""
         lease = self._leases.get(expired)
-        if lease is not None and lease.taker == by:
-            del self._leases[expired]
+        if lease is None or lease.taker != by:
+            return
+        del self._leases[expired]
+        self._lost[expired] = lease
+        known = sorted(self._lost, key=lambda each: self._lost[each].until, reverse=True)
+        self._lost = {each: self._lost[each] for each in known[:LOST_NODES] if self._is_remembered(each, now)}
+
+    def lost(self, now: float) -> list[LostNode]:
+        """See ``NodeDirectory.lost``."""
+        return [
+            LostNode(node, now - self._lost[node].until, self._lost[node].report)
+            for node in sorted(self._lost)
+            if self._is_remembered(node, now) and node not in self._leases
+        ]
+
+    def _is_remembered(self, lost: NodeRef, now: float) -> bool:
+        return now - self._lost[lost].until < LOST_SECONDS
 
     def grant(self, nodes: Sequence[NodeRef], length: float, now: float) -> list[NodeRef]:
         """See ``NodeDirectory.grant``."""
         granted = [each for each in nodes if each not in self._leases]
-        self._leases |= {each: _Lease(length, now + length) for each in granted}
+        self._leases |= {each: _Lease(length, now + length, self._next_term()) for each in granted}
         return granted
 
     def report(self, node: NodeRef, report: NodeReport) -> None:
@@ -97,9 +127,13 @@ class Leases:
     def entries(self, now: float) -> list[NodeEntry]:
         """See ``NodeDirectory.entries``."""
         return [
-            NodeEntry(node, held.until > now, held.report)
+            NodeEntry(node, held.until > now, held.report, joined=held.term)
             for node, held in sorted(self._leases.items(), key=lambda item: item[0])
         ]
+
+    def _next_term(self) -> int:
+        self._term += 1
+        return self._term
 
     def extend(self, since: float, now: float) -> None:
         """Give the leases that held at *since* their full length again: nobody could renew one in the outage.
@@ -116,5 +150,5 @@ class Leases:
         return lease is not None and lease.until > now
 
     def inventory(self) -> set[str]:
-        """Name everything that is kept."""
+        """Name everything that is kept, but for lost nodes, which are forgotten by themselves."""
         return {f"lease of {node}" for node in self._leases}

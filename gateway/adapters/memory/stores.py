@@ -21,6 +21,7 @@ from gateway.ports import (
     JournalBatch,
     LeaseTable,
     LeftSizes,
+    LostNode,
     NodeEntry,
     NodeReport,
     Ownership,
@@ -162,7 +163,7 @@ class MemoryNodeDirectory:
 
     async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, _now: grid.leases.finish_takeover(expired, by))
+        await self._connection.run(lambda grid, now: grid.leases.finish_takeover(expired, by, now))
 
     async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> Sequence[NodeRef]:
         """See the port."""
@@ -179,6 +180,10 @@ class MemoryNodeDirectory:
     async def entries(self) -> Sequence[NodeEntry]:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.leases.entries(now))
+
+    async def lost(self) -> Sequence[LostNode]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.lost(now))
 
     async def tell_claimed(self, to: NodeRef, *ownerships: Ownership) -> None:
         """See the port."""

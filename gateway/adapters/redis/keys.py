@@ -52,6 +52,9 @@ key                              type    content
                                          by which it did> <what it said when the node began to follow it by that shift>
                                          <how long it had followed it>``, in milliseconds; ``clock.py``. As the lease.
 ``P:{nodes}:reports``            hash    node incarnation → what it tells of itself (JSON). As the lease.
+``P:{nodes}:lost``               hash    node incarnation that died and was taken over → ``<when its lease ended (ms)>
+                                         <its last report (JSON)>``. Written by who finishes the takeover; for people
+                                         alone. Bounded; each entry is forgotten after an hour, and expires as a whole.
 ``P:{nodes}:inbox:<node>``       stream  ``["claimed", "<session> <epoch> <owner>"]`` told to a node. As the lease.
 ``P:{nodes}:revocations``        hash    ``<kind>:<value>`` → ``<made> <until or -> <reason>``, times in seconds since
                                          1970. Written by whoever revokes; nodes delete those that are over.
@@ -131,6 +134,7 @@ class Keys:
         self.takeovers = f"{prefix}:{{nodes}}:takeovers"
         self.clocks = f"{prefix}:{{nodes}}:clocks"
         self.reports = f"{prefix}:{{nodes}}:reports"
+        self.lost = f"{prefix}:{{nodes}}:lost"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
         self.revocations = f"{prefix}:{{nodes}}:revocations"

@@ -18,7 +18,19 @@ from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
 from gateway.core.types import NodeRef
-from gateway.ports import EventLog, ExpiredLease, LeaseLost, LeaseTable, Metrics, NodeEntry, NodeReport, Ownership
+from gateway.ports import (
+    LOST_NODES,
+    LOST_SECONDS,
+    EventLog,
+    ExpiredLease,
+    LeaseLost,
+    LeaseTable,
+    LostNode,
+    Metrics,
+    NodeEntry,
+    NodeReport,
+    Ownership,
+)
 
 _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
     **dict.fromkeys(("listen", "admin", "version", "link"), str),
@@ -89,7 +101,7 @@ class RedisNodes:
         asked = self._write_gate.now()
         term = await self._batcher.call(
             scripts.NODE_JOIN(
-                *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed),
+                *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed, keys.lost),
                 *(self._clock.argument(), str(node), _milliseconds(lease), self._grid.seal),
             )
         )
@@ -156,8 +168,9 @@ class RedisNodes:
         keys = self._keys
         await self._batcher.call(
             scripts.NODE_FINISH(
-                *(keys.leases, keys.members, keys.takeovers, keys.inbox(expired), keys.reports, keys.clocks),
-                *(str(expired), str(by)),
+                *(keys.leases, keys.members, keys.takeovers, keys.inbox(expired), keys.reports, keys.clocks, keys.lost),
+                *(self._clock.argument(), str(expired), str(by)),
+                *(_milliseconds(LOST_SECONDS), LOST_NODES),
             )
         )
         self._write_gate.expired.pop(expired, None)
@@ -193,18 +206,38 @@ class RedisNodes:
     async def entries(self) -> list[NodeEntry]:
         """See ``NodeDirectory.entries``."""
         keys = self._keys
-        alive, expired, told = await self._batcher.call(
-            scripts.NODE_LIST(keys.leases, keys.reports, self._clock.argument())
+        alive, expired, told, known = await self._batcher.call(
+            scripts.NODE_LIST(keys.leases, keys.reports, keys.members, self._clock.argument())
         )
         reports = dict(zip(told[::2], told[1::2], strict=True))
+        members = dict(zip(known[::2], known[1::2], strict=True))
         return sorted(
             [
-                NodeEntry(node, names is alive, self._report(node, reports.get(str(node).encode())))
+                NodeEntry(
+                    node, names is alive, self._report(node, reports.get(name)), joined=_term(members.get(name, b""))
+                )
                 for names in (alive, expired)
                 for node in self._nodes(names)
+                for name in [str(node).encode()]
             ],
             key=lambda entry: entry.node,
         )
+
+    async def lost(self) -> list[LostNode]:
+        """See ``NodeDirectory.lost``."""
+        keys = self._keys
+        told = await self._batcher.call(
+            scripts.NODE_LOST(keys.lost, keys.leases, self._clock.argument(), _milliseconds(LOST_SECONDS))
+        )
+        found: list[LostNode] = []
+        for name, ago, report in zip(told[::3], told[1::3], told[2::3], strict=True):
+            try:
+                node = NodeRef.parse(name.decode())
+            except ValueError as error:
+                self._foreign.skipped(keys.lost, repr(name[:_SHOWN_BYTES]), error)
+                continue
+            found.append(LostNode(node, ago / 1000, self._report(node, report or None)))
+        return sorted(found, key=lambda each: each.node)
 
     async def tell_claimed(self, to: NodeRef, *ownerships: Ownership) -> None:
         """See ``NodeDirectory.tell_claimed``."""
@@ -288,6 +321,12 @@ def _report(stored: bytes) -> NodeReport | None:
     except TypeError:
         return None
     return dataclasses.replace(report, reasons=tuple(report.reasons), link_protocols=tuple(report.link_protocols))
+
+
+def _term(member: bytes) -> int:
+    """Read the term of a lease; 0 of what no node has written."""
+    _, _, term = member.partition(b" ")
+    return int(term) if term.isdigit() else 0
 
 
 def _milliseconds(seconds: float) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
 from gateway.core.types import NodeId, NodeRef
-from gateway.ports import LinkState, NodeDirectory, NodeEntry, NodeReport
+from gateway.ports import LinkState, LostNode, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere
 
 
@@ -41,24 +42,30 @@ class ClusterNodes:
 
     async def list(self) -> Sequence[NodeView]:
         """See ``NodeAdministration.list``."""
-        views = [self._view(entry) for entry in await self._nodes.entries()]
+        entries, lost = await asyncio.gather(self._nodes.entries(), self._nodes.lost())
+        views = [self._view(entry) for entry in entries]
         if not any(view.here for view in views):
             # Its lease has expired, or the grid is new: it answers all the same, so it is there.
-            views = sorted([*views, self._own()], key=lambda view: (view.node, view.incarnation))
-        return views
+            views.append(self._own())
+        there = {view.node for view in views}
+        views += [_lost(run) for run in _last_runs(lost) if run.node.node not in there]
+        return sorted(views, key=lambda view: (view.node, view.incarnation))
 
     async def find(self, node: str) -> NodeView:
         """See ``NodeAdministration.find``."""
         if node == self._me.node:
             return self._own()
-        entry = newest(await self._nodes.entries(), NodeId(node))
-        if entry.alive:
-            raise HeldElsewhere(entry.node, None if entry.report is None else entry.report.admin)
-        return self._view(entry)
+        found = await self._entry_or_lost(NodeId(node))
+        if isinstance(found, LostNode):
+            return _lost(found)
+        if found.alive:
+            raise HeldElsewhere(found.node, None if found.report is None else found.report.admin)
+        return self._view(found)
 
     async def as_reported(self, node: str) -> NodeView:
         """See ``NodeAdministration.as_reported``."""
-        return self._view(newest(await self._nodes.entries(), NodeId(node)))
+        found = await self._entry_or_lost(NodeId(node))
+        return _lost(found) if isinstance(found, LostNode) else self._view(found)
 
     async def drain(self, node: str) -> NodeView:
         """See ``NodeAdministration.drain``."""
@@ -71,6 +78,16 @@ class ClusterNodes:
         await self._must_be_here(node)
         await self._undrain()
         return self._own()
+
+    async def _entry_or_lost(self, node: NodeId) -> NodeEntry | LostNode:
+        entries, lost = await asyncio.gather(self._nodes.entries(), self._nodes.lost())
+        try:
+            return newest(entries, node)
+        except NotThere:
+            for run in _last_runs(lost):
+                if run.node.node == node:
+                    return run
+            raise
 
     async def _must_be_here(self, node: str) -> None:
         if node != self._me.node:
@@ -99,7 +116,7 @@ def newest(entries: Sequence[NodeEntry], node: NodeId) -> NodeEntry:
     """
     runs = [entry for entry in entries if entry.node.node == node]
     if not runs:
-        raise NotThere("node", "no node of that name holds a lease; `gateway admin nodes` lists those that do")
+        raise NotThere("node", "no node of that name holds a lease; `gateway admin nodes` lists those that are there")
     return max(runs, key=lambda entry: (entry.alive, 0.0 if entry.report is None else entry.report.started))
 
 
@@ -109,6 +126,30 @@ async def admin_of(nodes: NodeDirectory, owner: NodeRef) -> str | None:
         if entry.node == owner and entry.alive and entry.report is not None:
             return entry.report.admin
     return None
+
+
+def _last_runs(lost: Iterable[LostNode]) -> list[LostNode]:
+    """Leave out all runs of a node but the one that was lost last: one that dies again and again is one node."""
+    by_name: dict[NodeId, LostNode] = {}
+    for run in lost:
+        known = by_name.get(run.node.node)
+        if known is None or run.ago < known.ago:
+            by_name[run.node.node] = run
+    return list(by_name.values())
+
+
+def _lost(run: LostNode) -> NodeView:
+    """Show a lost node: what it was, and not what it had, which others have taken over."""
+    view = _shown(run.node, run.report, alive=False)
+    return replace(
+        view,
+        state=NodeState.LOST,
+        lost=max(0.0, run.ago),
+        reasons=("it died, and others have taken over from it",),
+        connected=None,
+        disconnected=None,
+        lag=None,
+    )
 
 
 def _shown(node: NodeRef, report: NodeReport | None, *, alive: bool = True, here: bool = False) -> NodeView:

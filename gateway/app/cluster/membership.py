@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.app.cluster.grid_recovery import GridRecovery
+from gateway.app.cluster.namesakes import Namesakes
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
 from gateway.app.journal.node_events import Expiry, NodeExpired, TakeoverFinished
@@ -59,6 +60,9 @@ class Membership:
         sessions: the sessions held here.
         grid_recovery: verifies them after the lease was lost.
         presence: reports the node with each renewal, and hears what others report.
+
+    Attributes:
+        namesakes: other living nodes that have the name of this one.
     """
 
     def __init__(self, context: Context, sessions: Sessions, grid_recovery: GridRecovery, presence: Presence) -> None:
@@ -73,6 +77,7 @@ class Membership:
         self._sessions = sessions
         self._grid_recovery = grid_recovery
         self._presence = presence
+        self.namesakes = Namesakes(context)
         self._table = LeaseTable((), ())
         self._takeovers: dict[NodeRef, _Takeover] = {}
         self._searched = GridGeneration(0)
@@ -109,6 +114,7 @@ class Membership:
                 await self._renew()
                 await self._presence.tell()
                 await self._presence.hear()
+                await self.namesakes.look(self._table)
                 await self._grant_lost_leases()
                 for expired in self._table.expired:
                     await self._take_over(expired)

@@ -19,6 +19,9 @@ from rich.text import Text
 from gateway.cli.admin.api_client import ApiClient, api_client_options
 from gateway.cli.options import SessionCommand
 
+_MINUTE: Final = 60.0
+_TWO_MINUTES: Final = 2 * _MINUTE
+
 LONGEST_CELL: Final = 120
 """Characters of one cell; what is longer is cut, and whole in JSON."""
 
@@ -36,6 +39,11 @@ def plain(value: object) -> str:
 def moment(seconds: float | None) -> str:
     """Write seconds since 1970 for people."""
     return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%SZ}"
+
+
+def duration(seconds: float) -> str:
+    """Write how long something took for people: in seconds up to two minutes, then in minutes."""
+    return f"{seconds:.0f} s" if seconds < _TWO_MINUTES else f"{seconds / _MINUTE:.0f} min"
 
 
 def print_json(items: Iterable[object]) -> None:
@@ -128,7 +136,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
         ),
         (
             (
-                *(each["node"], each["state"], each["connected"], each["disconnected"]),
+                *(each["node"], _state(each), each["connected"], each["disconnected"]),
                 None if each["lag"] is None else round(each["lag"], 3),
                 _LINKED[each.get("linked")],
                 *(each["listen"], each["admin"], each["version"], moment(each["started"])),
@@ -138,6 +146,12 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
         ),
         nothing="No node holds a lease.",
     )
+
+
+def _state(node: Mapping[str, Any]) -> str:
+    """Write the state of a node; of a lost one with how long it has been."""
+    lost = node.get("lost")
+    return str(node["state"]) if lost is None else f"{node['state']} {duration(lost)} ago"
 
 
 @click.command(cls=SessionCommand)

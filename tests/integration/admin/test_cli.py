@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from gateway.adapters.admin import AdminTokens
 from gateway.cli.program import run
 from gateway.client import connect
-from gateway.core.types import SessionId
+from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
 from gateway.local.ports import free_port
 from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
@@ -57,6 +58,22 @@ async def test_nodes_for_people_and_for_programs(terminal: Terminal) -> None:
     assert [each["node"] for each in await terminal.lines("nodes")] == ["n1", "n2"]
     code, out, _ = await terminal.type("nodes", "n2")
     assert "state         ready" in out
+
+
+async def test_a_node_that_died_is_shown_as_lost_with_how_long_it_has_been(pair: Pair, terminal: Terminal) -> None:
+    grid = pair.n1.gateway.node._context.grid
+    await grid.nodes.join(NodeRef(NodeId("n7"), Incarnation("first")), lease=0.001)
+    await in_time(lambda: _is_lost(pair), message="others have taken over from it")
+
+    code, out, _ = await terminal.type("nodes")
+
+    assert code == 0
+    assert re.search(r"^n7 +lost \d+ s ago ", out, re.MULTILINE), out
+    assert [each["node"] for each in await terminal.lines("nodes") if each["state"] == "lost"] == ["n7"]
+
+
+async def _is_lost(pair: Pair) -> bool:
+    return bool(await pair.n1.gateway.node._context.grid.nodes.lost())
 
 
 async def test_links_are_shown_as_the_node_that_answers_has_them(

@@ -9,9 +9,11 @@ import pytest
 
 from gateway import __version__
 from gateway.client import connect
+from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import NodeReport
 from tests.integration.admin.support import Pair, running_pair
-from tests.support.nodes import TestNode, eventually
+from tests.support.clock import eventually as in_time
+from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import time_limit
 
@@ -21,6 +23,12 @@ async def state_of(pair: Pair, asked: TestNode, name: str) -> str:
     answer = await pair.asker.ask(asked, "GET", "/v1/nodes")
     (found,) = [each for each in answer.body["items"] if each["node"] == name]
     return str(found["state"])
+
+
+async def state_of_any(pair: Pair, name: str) -> str | None:
+    """Tell what the first node knows of a node, which need not be there."""
+    answer = await pair.asker.ask(pair.n1, "GET", "/v1/nodes")
+    return next((each["state"] for each in answer.body["items"] if each["node"] == name), None)
 
 
 async def test_every_node_lists_all_with_what_they_tell(pair: Pair) -> None:
@@ -72,6 +80,40 @@ async def test_an_expired_node_is_shown_until_others_have_taken_over(pair: Pair)
             pass
     refused = await pair.asker.ask(pair.n1, "POST", "/v1/nodes/n2/drain")
     assert (refused.status, refused.kind) == (502, "owner-unreachable")
+
+
+async def test_a_node_that_died_stays_as_lost_until_one_of_its_name_is_back(pair: Pair) -> None:
+    grid = pair.n1.gateway.node._context.grid
+    gone = NodeRef(NodeId("n7"), Incarnation("first"))
+    await grid.nodes.join(gone, lease=0.001)
+    await grid.nodes.report(gone, NodeReport(listen="x", admin="http://127.0.0.1:1", version="1", started=1.0))
+
+    async with time_limit(10):
+        while await state_of_any(pair, "n7") != "lost":
+            pass
+
+    found = await pair.asker.ask(pair.n2, "GET", "/v1/nodes/n7")
+    assert (found.status, found.body["state"], found.body["version"]) == (200, "lost", "1")
+    assert found.body["lost"] >= 0
+    assert found.body["connected"] is None
+    refused = await pair.asker.ask(pair.n1, "POST", "/v1/nodes/n7/drain")
+    assert (refused.status, refused.kind) == (404, "node-unknown")
+    async with running_node("n7", memory=pair.memory, admin_tokens_file=pair.admins.file):
+        assert await state_of_any(pair, "n7") != "lost"
+
+
+async def test_a_node_that_dies_again_and_again_is_one_lost_node(pair: Pair) -> None:
+    grid = pair.n1.gateway.node._context.grid
+    for run in ("first", "second", "third"):
+        await grid.nodes.join(NodeRef(NodeId("n7"), Incarnation(run)), lease=0.001)
+
+    async def all_are_lost() -> bool:
+        return len(await grid.nodes.lost()) == 3
+
+    await in_time(all_are_lost, message="each was taken over from")
+
+    items = (await pair.asker.ask(pair.n1, "GET", "/v1/nodes")).body["items"]
+    assert [each["node"] for each in items] == ["n1", "n2", "n7"]
 
 
 async def test_a_drained_node_has_no_clients_and_takes_none_until_it_is_undrained(pair: Pair) -> None:

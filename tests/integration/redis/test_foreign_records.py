@@ -283,6 +283,32 @@ async def test_a_broken_report_hides_no_node(bench: Bench, report: bytes) -> Non
     assert skipped(metrics) == 1
 
 
+@pytest.mark.parametrize("broken", ["type", "name", "content", "report"])
+async def test_what_is_broken_of_lost_nodes_hides_no_other_one_and_keeps_no_takeover(bench: Bench, broken: str) -> None:
+    grid, _ = await measured(bench)
+    await grid.nodes.join(N1, lease=60)
+    match broken:
+        case "type":
+            await bench.server.call("SET", key(bench, "lost"), "x")
+        case "name":
+            await bench.server.call("HSET", key(bench, "lost"), b"\xff", f"{2**42} {{}}")
+        case "content":
+            await bench.server.call("HSET", key(bench, "lost"), "n9:x", "broken")
+        case _:
+            await bench.server.call("HSET", key(bench, "lost"), "n9:x", f"{2**42} [")
+    before = await grid.nodes.lost()
+    await grid.nodes.join(N2, lease=0.01)
+    await eventually(lambda: _is_expired(grid), message="the lease ends")
+    assert await grid.nodes.take_over(N2, by=N1, within=60) is not None
+    await grid.nodes.finish_takeover(N2, by=N1)
+
+    assert [each.node for each in await grid.nodes.lost()] == sorted([*(each.node for each in before), N2])
+
+
+async def _is_expired(grid: RedisGrid) -> bool:
+    return N2 in (await grid.nodes.renew(N1, lease=60)).expired
+
+
 async def test_what_is_broken_of_nodes_and_grid_keeps_nobody_from_adopting_and_joining(bench: Bench) -> None:
     grid, _ = await measured(bench)
     await grid.nodes.join(N1, lease=60)

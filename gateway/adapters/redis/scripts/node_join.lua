@@ -6,6 +6,7 @@
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] takeovers  hash    expired node -> "<end of the right in ms> <who has it>"
 -- KEYS[5] renewed    string  when any node last took or renewed a lease (ms)
+-- KEYS[6] lost       hash    lost node -> see node_lost.lua
 -- ARGV[1] node
 -- ARGV[2] length (ms)
 -- ARGV[3] seal of the generation that the caller has adopted
@@ -21,5 +22,7 @@ local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[1])
 redis.call('HSET', KEYS[3], ARGV[1], ARGV[2] .. ' ' .. term)
 redis.call('HDEL', KEYS[4], ARGV[1])
+-- It was not dead, or it would not come back. What another program may have put there is not ours to mind.
+redis.pcall('HDEL', KEYS[6], ARGV[1])
 redis.call('SET', KEYS[5], string.format('%.0f', now))
 return term

@@ -17,7 +17,7 @@ NODE = NodeRef(NodeId("n1"), Incarnation("a"))
 def all_keys() -> list[str]:
     inbox = KEYS.inbox(NODE)
     revocations = [KEYS.revocations, KEYS.revoked, KEYS.revisions]
-    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.reports, KEYS.clocks]
+    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.reports, KEYS.clocks, KEYS.lost]
     partitioned = [
         *KEYS.owned,
         *KEYS.ids,
