@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,8 +37,6 @@ COMPOSE: Final[dict[str, Any]] = yaml.safe_load((DEPLOY / "compose" / "compose.y
 NODES: Final = {name: each for name, each in COMPOSE["services"].items() if re.fullmatch(r"n\d", name)}
 DRAIN_SECONDS: Final = 30
 """Default of drain_timeout; a stop must be given longer."""
-REDIS_USERS: Final = ("gateway", "pipeline", "operator")
-"""Who has a password at Redis."""
 MOST_EXPOSURE: Final = 1.5
 """What systemd-analyze may find at most, of 10."""
 
@@ -124,46 +122,14 @@ def test_the_nodes_are_those_that_haproxy_and_prometheus_know() -> None:
     for name, node in NODES.items():
         assert node["environment"]["GATEWAY_NODE"] == name
         assert node["environment"]["GATEWAY_ADMIN_ADVERTISE"] == f"{name}:9101"
+        assert node["environment"]["GATEWAY_LINK_ADVERTISE"] == f"{name}:8301"
         assert int(node["stop_grace_period"].removesuffix("s")) > DRAIN_SECONDS
 
 
-def test_the_secrets_can_be_made(tmp_path: Path) -> None:
-    (tmp_path / "compose").mkdir()
-    (tmp_path / "redis").mkdir()
-    shutil.copy(DEPLOY / "redis" / "users.acl", tmp_path / "redis")
-    script = shutil.copy(DEPLOY / "compose" / "make-secrets", tmp_path / "compose")
-    secrets = tmp_path / "compose" / "secrets"
-    program = {"GATEWAY": f"{sys.executable} -m gateway"}
-    before: dict[str, str] = {}
-    for _ in range(2):
-        made = subprocess.run(
-            [script], env=os.environ | program, capture_output=True, text=True, check=True, timeout=scaled(20)
-        )
-        assert set(made.stdout.split()) == {
-            *COMPOSE["secrets"],
-            "demo-secret",
-            *(f"redis-{user}" for user in REDIS_USERS),
-        }
-        now = {path.name: path.read_text() for path in secrets.iterdir()}
-        assert before in ({}, now), "what is there stays"
-        before = now
-    for name, secret in COMPOSE["secrets"].items():
-        assert secret["file"] == f"./secrets/{name}"
-    assert len((secrets / "token-keys").read_text().strip()) >= 43
-    checked = subprocess.run(
-        [sys.executable, "-m", "gateway", "check-config"],
-        env={
-            **{name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")},
-            "GATEWAY_CONFIG": str(secrets / "grid.toml"),
-            "GATEWAY_AUTH": f"static:{secrets / 'users'}",
-            "GATEWAY_TOKEN_KEYS_FILE": str(secrets / "token-keys"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=scaled(30),
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+def test_a_console_is_reached_from_the_host_alone() -> None:
+    assert {name: node["ports"] for name, node in NODES.items()} == {
+        name: [f"127.0.0.1:{9100 + number}:9101"] for number, name in enumerate(NODES, 1)
+    }
 
 
 # --- HAProxy, Redis ---------------------------------------------------------------------------------------------------
@@ -339,9 +305,48 @@ def test_selectors_find_pods() -> None:
     found = [each["spec"]["selector"] for each in of_kind("Service")]
     found += [each["spec"]["selector"]["matchLabels"] for each in of_kind("PodDisruptionBudget")]
     found += [each["spec"]["podSelector"]["matchLabels"] for each in of_kind("NetworkPolicy")]
-    assert len(found) == 5
+    assert len(found) == 6
     for selector in found:
         assert sum(selector.items() <= labels.items() for labels in pods) == 1
+
+
+def literals() -> dict[str, str]:
+    """The variables that all pods get from the configuration."""
+    generators = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text("utf-8"))["configMapGenerator"]
+    (gateway,) = [each["literals"] for each in generators if each["name"] == "gateway"]
+    return dict(each.split("=", 1) for each in gateway)
+
+
+def test_only_who_has_to_reaches_nodes_and_the_statistics_of_haproxy() -> None:
+    """The port of statistics names every node; the port of links is for nodes."""
+    allowed = {
+        (policy["metadata"]["name"], port["port"]): [sorted(each) for each in rule.get("from", [])]
+        for policy in of_kind("NetworkPolicy")
+        for rule in policy["spec"]["ingress"]
+        for port in rule["ports"]
+        if port["port"] != "admin"
+    }
+    assert allowed == {
+        ("gateway", "clients"): [["podSelector"]],
+        ("gateway", "agent"): [["podSelector"]],
+        ("gateway", "link"): [["podSelector"]],
+        ("gateway-haproxy", "clients"): [],
+        ("gateway-haproxy", "metrics"): [["namespaceSelector"]],
+    }
+    pods = {
+        each["metadata"]["name"]: {port["name"] for port in each["spec"]["template"]["spec"]["containers"][0]["ports"]}
+        for each in (*of_kind("StatefulSet"), *of_kind("Deployment"))
+    }
+    named = {(name, port) for name, ports in pods.items() for port in ports}
+    assert named == {*allowed, ("gateway", "admin")}, "a port that no policy speaks of is closed to all"
+
+
+def test_the_address_of_a_client_is_what_haproxy_says() -> None:
+    """Without it every client has HAProxy's address, and all share the limits of one."""
+    networks = [ip_network(each) for each in literals()["GATEWAY_TRUSTED_PROXIES"].split(",")]
+    for address in ("10.42.3.4", "100.64.0.9", "172.17.0.2", "192.168.4.4", "fd00:10:244::5"):
+        assert any(ip_address(address) in each for each in networks), address
+    assert not any(ip_address("203.0.113.7") in each for each in networks)
 
 
 def test_kubernetes_accepts_what_kustomize_makes(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def secrets(tmp_path: Path) -> Path:
     """What ``make-secrets`` makes."""
     (tmp_path / "compose").mkdir()
     (tmp_path / "redis").mkdir()
+    shutil.copy(DEPLOY / "make-secrets", tmp_path)
     script = shutil.copy(DEPLOY / "compose" / "make-secrets", tmp_path / "compose")
     shutil.copy(USERS, tmp_path / "redis")
     program = {"GATEWAY": f"{sys.executable} -m gateway"}

@@ -1,0 +1,229 @@
+"""The secrets of every way to run the gateway: made by the command that its page gives, and a node is fit with them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from tests.deploy.test_packaging import COMPOSE, DEPLOY, MANIFESTS, NODES, UNIT, literals, of_kind
+from tests.support.times import scaled
+
+FOR_PEOPLE: Final = ("demo-secret", "admin-token", "redis-gateway", "redis-pipeline", "redis-operator")
+"""Secrets that no container is given: those of clients, administrators, and of Redis's users."""
+PROGRAM: Final = f"{sys.executable} -m gateway"
+"""What the scripts run in place of the image."""
+
+
+def run(command: Sequence[str | Path], **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of ``deploy``; it must succeed."""
+    made = subprocess.run(
+        command,
+        env={**{name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=scaled(60),
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    return made
+
+
+def must_be_fit(environment: Mapping[str, str], places: Mapping[str, Path], node: str, *options: str | Path) -> None:
+    """Check the configuration of a node with the secrets that were made.
+
+    Args:
+        environment: of its process.
+        places: where the files are that it names, by how it names them.
+        node: its name.
+        options: flags of its command.
+    """
+
+    def found(value: str) -> str:
+        for named, path in places.items():
+            value = re.sub(rf"{re.escape(named)}(?![\w.-])", str(path), value)
+        return value
+
+    given = {name: found(value) for name, value in environment.items() if name.startswith("GATEWAY_")}
+    said = run([sys.executable, "-m", "gateway", "check-config", *options], **given).stdout
+    assert re.search(r"^links: .*, with a certificate until ", said, re.MULTILINE), said
+    assert "administrators: 1\n" in said
+    assert "policy: 2 roles, 1 principals\n" in said
+    assert re.search(rf"^node +{node} ", said, re.MULTILINE), said
+    # Nobody in the list of processes, and no file for everybody, has the password of the grid.
+    assert re.search(r"^grid +rediss?://gateway:…@", said, re.MULTILINE), said
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Secrets of the nodes n1 and n2."""
+    folder = tmp_path_factory.mktemp("secrets") / "gateway"
+    run([DEPLOY / "make-secrets", folder, "n1", "n2"], GATEWAY=PROGRAM, GRID="rediss://redis.example:6380/0")
+    return folder
+
+
+def test_secrets_are_readable_by_who_made_them_alone_and_stay(made: Path) -> None:
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert [path.name for path in made.iterdir() if path.stat().st_mode & 0o077 and path.suffix != ".pem"] == []
+    before = {path.name: path.read_text() for path in made.iterdir()}
+
+    run([DEPLOY / "make-secrets", made, "n1", "n2", "n3"], GATEWAY=PROGRAM)
+
+    after = {path.name: path.read_text() for path in made.iterdir()}
+    assert after.keys() - before.keys() == {"n3.pem", "n3.key"}, "a node more"
+    assert before.items() <= after.items()
+    (password, url) = (before["redis-gateway"], before["grid-url"])
+    assert url == f"rediss://gateway:{password}@redis.example:6380/0"
+    assert before["grid.env"] == f"GATEWAY_GRID={url}\n"
+    assert before["admin-token"].startswith("gwadm_")
+    assert before["admin-token"].strip() not in before["admins"]
+    assert before["demo-secret"] not in before["users"]
+
+
+def test_make_secrets_says_how_it_is_called() -> None:
+    called = subprocess.run([DEPLOY / "make-secrets"], capture_output=True, text=True, check=False, timeout=scaled(20))
+    assert (called.returncode, "deploy/make-secrets FOLDER NODE..." in called.stderr) == (2, True)
+
+
+def test_a_failure_to_make_certificates_is_told(tmp_path: Path) -> None:
+    called = subprocess.run(
+        [DEPLOY / "make-secrets", tmp_path / "made", "no node"],
+        env=os.environ | {"GATEWAY": PROGRAM},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=scaled(60),
+    )
+    assert called.returncode != 0
+    assert "gateway: error: " in called.stderr
+
+
+# --- Compose ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_secrets_can_be_made(tmp_path: Path) -> None:
+    (tmp_path / "compose").mkdir()
+    (tmp_path / "redis").mkdir()
+    shutil.copy(DEPLOY / "redis" / "users.acl", tmp_path / "redis")
+    shutil.copy(DEPLOY / "make-secrets", tmp_path)
+    script = shutil.copy(DEPLOY / "compose" / "make-secrets", tmp_path / "compose")
+    secrets = tmp_path / "compose" / "secrets"
+    before: dict[str, str] = {}
+    for _ in range(2):
+        made = run([script], GATEWAY=PROGRAM)
+        assert set(made.stdout.split()) == {*COMPOSE["secrets"], *FOR_PEOPLE, "grid.env", "grid-url", "link-ca.key"}
+        now = {path.name: path.read_text() for path in secrets.iterdir()}
+        assert before in ({}, now), "what is there stays"
+        before = now
+    for name, secret in COMPOSE["secrets"].items():
+        assert secret["file"] == f"./secrets/{name}"
+        assert (secrets / name).stat().st_mode & 0o777 == 0o444, "the user of a container can read it"
+    assert secrets.stat().st_mode & 0o777 == 0o700
+    for name in (*FOR_PEOPLE, "link-ca.key"):
+        assert (secrets / name).stat().st_mode & 0o077 == 0, name
+    assert len((secrets / "token-keys").read_text().strip()) >= 43
+    for name, node in NODES.items():
+        files = {(each if isinstance(each, str) else each["target"]): each for each in node["secrets"]}
+        places = {
+            f"/run/secrets/{target}": secrets / (each if isinstance(each, str) else each["source"])
+            for target, each in files.items()
+        }
+        assert node["volumes"] == ["../policy.toml:/etc/gateway/policy.toml:ro"]
+        places["/etc/gateway/policy.toml"] = DEPLOY / "policy.toml"
+        must_be_fit(node["environment"], places, name)
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_of_systemd_is_fit_to_run_with_what_the_page_installs(made: Path, tmp_path: Path) -> None:
+    etc = tmp_path / "etc" / "gateway"
+    script = DEPLOY / "systemd" / "install-secrets"
+    for _ in range(2):
+        run([script, made, "n1"], DESTDIR=str(tmp_path), NODE_GROUP=str(os.getgid()))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (etc / "secrets").iterdir()}
+    assert modes.pop("grid.env") == 0o600, "for systemd alone"
+    assert set(modes.values()) == {0o640}
+    assert modes.keys() == {"token-keys", "users", "admins", "link-ca.pem", "link.pem", "link.key"}
+    toml = (DEPLOY / "systemd" / "gateway.toml.example").read_text("utf-8").replace("/etc/gateway", str(etc))
+    (etc / "gateway.toml").write_text(toml)
+    shutil.copy(DEPLOY / "policy.toml", etc)
+    unit = UNIT.read_text("utf-8")
+    assert "EnvironmentFile=-/etc/gateway/secrets/grid.env\n" in unit
+    lines = [
+        *re.findall(r"^Environment=(\S+)$", unit, re.MULTILINE),
+        *(DEPLOY / "systemd" / "gateway.env.example").read_text("utf-8").splitlines(),
+        *(etc / "secrets" / "grid.env").read_text().splitlines(),
+    ]
+    environment = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+    must_be_fit(environment, {"/etc/gateway": etc}, "n1", "--config", etc / "gateway.toml", "--node", "n1")
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+
+def filled_in(value: str, known: Mapping[str, str]) -> str:
+    """Fill in variables as Kubernetes does: those that stand before."""
+    return re.sub(r"\$\((\w+)\)", lambda name: known[name[1]], value)
+
+
+def test_a_pod_is_fit_to_run_with_the_secrets_that_the_page_makes(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    for _ in range(2):
+        run([DEPLOY / "kubernetes" / "make-secrets", folder], GATEWAY=PROGRAM)
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
+    assert (
+        kustomization["namespace"] == yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text("utf-8"))["namespace"]
+    )
+    secrets = {
+        each["name"]: {key: folder / (file or key) for key, _, file in (one.partition("=") for one in each["files"])}
+        for each in kustomization["secretGenerator"]
+    }
+    (nodes,) = of_kind("StatefulSet")
+    pod = nodes["spec"]["template"]["spec"]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    policy = {"policy.toml": DEPLOY / "policy.toml"}
+    places: dict[str, Path] = {}
+    for mount in pod["containers"][0]["volumeMounts"]:
+        volume = volumes[mount["name"]]
+        held = secrets[volume["secret"]["secretName"]] if "secret" in volume else policy
+        places |= {f"{mount['mountPath']}/{key}": path for key, path in held.items()}
+    for number in range(nodes["spec"]["replicas"]):
+        known = {"GATEWAY_NODE": f"{nodes['metadata']['name']}-{number}", "POD_IP": "10.42.0.7"}
+        for each in pod["containers"][0]["env"]:
+            if "value" in each:
+                known[each["name"]] = filled_in(each["value"], known)
+            elif "secretKeyRef" in each["valueFrom"]:
+                secret = each["valueFrom"]["secretKeyRef"]
+                known[each["name"]] = secrets[secret["name"]][secret["key"]].read_text()
+        must_be_fit(literals() | known, places, known["GATEWAY_NODE"])
+
+
+def test_kubernetes_has_the_same_policy_as_the_others() -> None:
+    assert (MANIFESTS / "policy.toml").read_text("utf-8") == (DEPLOY / "policy.toml").read_text("utf-8")
+
+
+def test_secrets_are_accepted_by_kustomize(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl here")
+    run([DEPLOY / "kubernetes" / "make-secrets", tmp_path / "secrets", "gateway-0"], GATEWAY=PROGRAM)
+    made = list(yaml.safe_load_all(run([kubectl, "kustomize", tmp_path / "secrets"]).stdout))
+    (nodes,) = of_kind("StatefulSet")
+    pod = nodes["spec"]["template"]["spec"]
+    wanted = {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    wanted |= {
+        each["valueFrom"]["secretKeyRef"]["name"]
+        for each in pod["containers"][0]["env"]
+        if "secretKeyRef" in each.get("valueFrom", {})
+    }
+    assert {each["metadata"]["name"] for each in made} == wanted
