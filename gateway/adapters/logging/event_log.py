@@ -29,8 +29,20 @@ _BUG: Final = "_bug"
 
 _LEVELS: Final = {level: level.name.lower() for level in Level}
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that reverse the direction of text."""
+_INVISIBLE: Final = r"\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
+"""Control characters beyond ASCII, separators of lines, and what turns the direction of text."""
+
+_CONTROL: Final = re.compile(rf"[\x00-\x1f{_INVISIBLE}]")
+"""What a terminal may obey."""
+
+_CONTROL_IN_LINES: Final = re.compile(rf"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
+"""The same of a text of several lines."""
+
+_UNESCAPED: Final = re.compile(rf"[{_INVISIBLE}]")
+"""What JSON may hold as it is, and viewers of logs take for the end of a line or obey."""
+
+_BAR: Final = "  | "
+"""Before each line of a traceback: whatever a message says in its second line, it is no event of its own."""
 
 
 class StructuredEventLog:
@@ -135,15 +147,30 @@ def _stamp_text(_logger: WrappedLogger, _method: str, event: EventDict) -> Event
 
 
 def _render_json(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
-    return orjson.dumps(event, option=orjson.OPT_UTC_Z).decode("utf-8")
+    line = orjson.dumps(event, option=orjson.OPT_UTC_Z).decode("utf-8")
+    # Only texts can hold such characters, and there \u means what it says.
+    return line if line.isascii() and "\x7f" not in line else _UNESCAPED.sub(_as_json, line)
+
+
+def _as_json(found: re.Match[str]) -> str:
+    return f"\\u{ord(found.group()):04x}"
 
 
 def _escape_controls(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Keep what clients send from steering a terminal or forging lines; JSON escapes by itself."""
+    """Keep what clients send from steering a terminal or forging lines."""
     for name, value in event.items():
-        if isinstance(value, str) and name != "exception":
-            event[name] = _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode("ascii"), value)
+        if not isinstance(value, str):
+            continue  # written as Python writes it, with escapes
+        if name == "exception":
+            lines = _CONTROL_IN_LINES.sub(_as_escape, value).split("\n")
+            event[name] = "\n".join(f"{_BAR}{line}" for line in lines)
+        else:
+            event[name] = _CONTROL.sub(_as_escape, value)
     return event
+
+
+def _as_escape(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode("ascii")
 
 
 def _render_console(*, colours: bool) -> Processor:

@@ -145,6 +145,45 @@ def test_what_clients_send_can_neither_forge_lines_nor_steer_a_terminal() -> Non
     assert "\u202e" not in text
 
 
+@pytest.mark.parametrize(
+    "forged",
+    ["\u2028", "\u2029", "\u202e", "\u2066", "\u200f", "\u061c", "\x85", "\x9b", "\x7f", "\x1b", "\n"],
+    ids=ascii,
+)
+@pytest.mark.parametrize("place", ["a text", "a list", "a message"])
+def test_no_viewer_of_json_takes_what_clients_send_for_a_line_or_a_command(forged: str, place: str) -> None:
+    """Some viewers split lines where Unicode does; all obey what turns the direction of text."""
+    text = f"a{forged}b"
+
+    def emit(log: StructuredEventLog) -> None:
+        match place:
+            case "a text":
+                log.emit(events.LIBRARY_WARNED, logger="x", message=text)
+            case "a list":
+                log.emit(events.SELECTIONS_WITHDRAWN, session="s", principal="p", selectors=[text])
+            case _:
+                log.emit(events.ADMIN_FAILED, path="/", error=ValueError(text))
+
+    raw = text_of(emit, io.StringIO()).removesuffix("\n")
+
+    assert forged not in raw
+    assert len(raw.splitlines()) == 1
+    read = json.loads(raw)
+    kept = {"a text": read.get("message"), "a list": read.get("selectors", [None])[0]}.get(place, read.get("error"))
+    assert kept == (text if place != "a message" else f"ValueError: {text}"), "nothing is lost"
+
+
+def test_the_traceback_of_a_bug_forges_no_event_and_steers_no_terminal() -> None:
+    error = ValueError("bad\n2026-01-01T00:00:00Z [info     ] admin_acted   caller=nobody\x1b[2J\u202e")
+
+    lines = text_of(lambda log: log.emit(events.ADMIN_FAILED, path="/", error=error)).splitlines()
+
+    assert any("admin_acted" in line for line in lines)
+    assert [line for line in lines[1:] if not line.startswith("  | ")] == []
+    assert "\x1b[2J" not in "".join(lines)
+    assert "\u202e" not in "".join(lines)
+
+
 def test_a_value_cannot_fill_the_disk() -> None:
     (line,) = lines_of(lambda log: log.emit(events.SESSION_OPENED, session="s", principal="x y " * 15_000 + TOKEN))
 
