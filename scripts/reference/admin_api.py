@@ -30,7 +30,10 @@ _CONVENTIONS: Final = """\
   once show this moment, then four in a second; requests in between get the last answer, a quarter of a second old at
   most.
 - **Host.** The `Host` of a request must be an address, `localhost`, the name of the machine or one of `admin_hosts`
-  (421).
+  (421), so that no page can have its own name resolve to the node and ask with a visitor's browser. `/healthz`,
+  `/readyz` and `/metrics` answer for every `Host`: load balancers, probes and Prometheus ask by names that nobody has
+  listed, and all that such a page learns is how the node is and what it counts, never a principal, a session or a
+  value.
 - **Problems.** Whatever is no success is `application/problem+json` (RFC 9457); `errors` names each thing that is
   wrong with the request. What cannot be done now (503) has a `Retry-After`. Of a change, 503 and 502 leave open whether
   it was made if the grid or the node did not answer in time; the detail says so.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from ssl import SSLContext, create_default_context
@@ -41,6 +42,12 @@ _UNKNOWN: Final = {
 }
 
 
+_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_ANYTHING: Final = r"{\1:[^/]+}"
+"""What a parameter in a path may be: topics, principals and ids of credentials may have braces, which aiohttp leaves
+out unless it is told so."""
+
+
 class AdminApi:
     """The admin API of one node.
 
@@ -78,10 +85,11 @@ class AdminApi:
         router.add_get("/openapi.json", self._openapi)
         for operation in self._operations:
             handler = self._handler(operation)
+            path = _PARAMETER.sub(_ANYTHING, operation.path)
             if operation.method == "GET":
-                router.add_get(operation.path, handler)  # with HEAD
+                router.add_get(path, handler)  # with HEAD
             else:
-                router.add_route(operation.method, operation.path, handler)
+                router.add_route(operation.method, path, handler)
 
     async def close(self) -> None:
         """Give up the connections to other nodes."""

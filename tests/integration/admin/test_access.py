@@ -14,6 +14,7 @@ from gateway.core.pacing.failures import FORGIVEN
 from gateway.settings.admin_tokens import new_token, tokens_line
 from tests.integration.admin.support import Admins, Asker, Pair
 from tests.support.nodes import running_node
+from tests.support.raw_client import RawClient
 
 EVERYTHING = [
     (each.method, each.path.replace("{", "").replace("}", ""), each.action or "any:read") for each in OPERATIONS
@@ -111,6 +112,24 @@ async def test_no_page_of_another_origin_is_admitted(pair: Pair) -> None:
         assert not [name for name in each.headers if name.lower().startswith("access-control")]
     assert answer.headers["Cache-Control"] == "no-store"
     assert answer.headers["Server"] == "gateway"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("role", [None, "viewer"], ids=["without a token", "with a token"])
+async def test_monitors_may_ask_by_any_name_and_learn_of_nobody(pair: Pair, path: str, role: str | None) -> None:
+    """As the reference page says, and why."""
+    async with RawClient(pair.n1.url) as client:
+        welcome = await client.hello(principal="somebody-in-particular")
+        url = f"{pair.n1.admin}{path}"
+        said = {"Host": "rebound.example"}
+        if role is not None:
+            said["Authorization"] = f"Bearer {pair.admins.tokens[role]}"
+        async with aiohttp.ClientSession() as http, http.get(url, headers=said) as answer:
+            text = await answer.text()
+
+    assert answer.status == 200
+    assert "somebody-in-particular" not in text
+    assert welcome["session"] not in text
 
 
 async def test_a_reload_takes_a_token_away(pair: Pair, tmp_path: Path) -> None:

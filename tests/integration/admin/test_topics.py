@@ -48,6 +48,19 @@ async def test_a_value_that_is_set_reaches_who_selects_it_and_can_be_read(pair: 
     }
 
 
+@pytest.mark.parametrize("topic", ["a{b}", "{}", "{topic}", "a/{b}/c", "}{", "a%7Bb"])
+async def test_a_topic_may_have_braces(pair: Pair, topic: str) -> None:
+    await put(pair, topic, 1)
+
+    read = await pair.asker.ask(pair.n2, "GET", path(topic))
+    subscribers = await pair.asker.ask(pair.n2, "GET", f"{path(topic)}/subscribers")
+
+    assert (read.status, read.body.get("topic"), read.body.get("value")) == (200, topic, 1)
+    assert (subscribers.status, subscribers.body.get("items")) == (200, [])
+    assert (await pair.asker.ask(pair.n1, "DELETE", path(topic))).status == 200
+    assert (await pair.asker.ask(pair.n2, "GET", path(topic))).kind == "topic-unknown"
+
+
 async def test_a_key_makes_a_repetition_harmless(pair: Pair) -> None:
     first = await put(pair, "a", 1, "order-7")
     await put(pair, "a", 2)
