@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import AsyncIterator
@@ -18,8 +19,9 @@ from gateway.client import ConnectFailed, Unauthenticated, connect
 from gateway.core.types import SessionId
 from gateway.settings import CallbackUsers, ChainedUsers, JwtUsers, StaticUsers
 from tests.support.clock import eventually
-from tests.support.issuers import AUDIENCE, ISSUER, HttpStandIn, Provider, jwk, token
+from tests.support.issuers import AUDIENCE, ISSUER, HttpStandIn, Provider, jwk, signed, token
 from tests.support.nodes import running_node
+from tests.support.raw_client import RawClient
 from tests.support.times import scaled
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "authenticate.md"
@@ -39,12 +41,16 @@ async def provider() -> AsyncIterator[Provider]:
 
 @pytest.fixture
 def jwt_file(tmp_path: Path, provider: Provider) -> Path:
+    return jwt_settings(tmp_path, provider, algorithm="ES256")
+
+
+def jwt_settings(tmp_path: Path, provider: Provider, *, algorithm: str) -> Path:
     file = tmp_path / "jwt.toml"
     file.write_text(
         f"""
         issuer = "{ISSUER}"
         audience = ["{AUDIENCE}"]
-        algorithms = ["ES256"]
+        algorithms = ["{algorithm}"]
         jwks_url = "{provider.url}/keys"
         roles_claim = "realm_access.roles"
         properties = {{ team = "team" }}
@@ -167,3 +173,79 @@ async def test_the_programs_of_the_how_to_page_do_what_it_says(jwt_file: Path, t
                 await connect(node.url, "", "k-0000")
     finally:
         await runner.cleanup()
+
+
+# --- Strange tokens ---------------------------------------------------------------------------------------------------
+
+FAR = 253_402_300_799
+"""Seconds since 1970 at the last second of the year 9999."""
+
+ODD_CLAIMS: dict[str, str] = {
+    "numbers beyond floats": '"exp": 1e400',
+    "numbers below zero": '"exp": -1e400',
+    "an end in the last second of all": f'"exp": {FAR}',
+    "an end in milliseconds": '"exp": 1795249200000',
+    "whole numbers without end": '"exp": ' + "9" * 400,
+    "more digits than are read": '"exp": ' + "9" * 5000,
+    "an end that is a text": '"exp": "tomorrow"',
+    "an end that is true": '"exp": true',
+    "an end that is a list": '"exp": [1]',
+    "a beginning that is an object": '"nbf": {}',
+    "half a character": '"sub": "a\\ud800"',
+    "half a character in a property": '"team": "a\\udfff"',
+    "half a character deep in a property": '"team": {"a": ["\\ud800"]}',
+    "half a character in a name": '"team": {"\\ud800": 1}',
+    "NUL": '"sub": "a\\u0000b"',
+    "no text": '"sub": 7',
+    "a principal that is an object": '"sub": {"name": "alice"}',
+    "a principal of a system role": '"realm_access": {"roles": ["$console"]}',
+    "roles that are numbers": '"realm_access": {"roles": [1]}',
+    "roles that are no list": '"realm_access": {"roles": {"a": "b"}}',
+    "a path through a text": '"realm_access": "roles"',
+    "roles without end": '"realm_access": {"roles": ["' + '","'.join(f"r{n}" for n in range(1000)) + '"]}',
+    "a property that is infinite": '"team": 1e400',
+    "a property of many digits": '"team": ' + "9" * 300,
+    "a property that is long": '"team": "' + "é" * 1024 + '"',
+    "a property that is too long": '"team": "' + "x" * 5000 + '"',
+    "a property that nests": '"team": ' + "[" * 30 + "]" * 30,
+    "nesting without end": '"team": ' + "[" * 3000 + "]" * 3000,
+    "an id that is a number": '"jti": 7',
+    "an id that is empty": '"jti": ""',
+    "an id with half a character": '"jti": "\\ud800"',
+    "an audience that is an object": '"aud": {"gateway": 1}',
+    "an audience of anything": '"aud": ["gateway", 7, null]',
+    "no object": "",
+}
+
+
+@pytest.mark.parametrize("odd", ODD_CLAIMS.values(), ids=ODD_CLAIMS)
+@pytest.mark.parametrize("principal", ["", "alice"], ids=["named by the token", "named by both"])
+async def test_a_token_with_odd_claims_is_refused_or_harmless_and_never_a_bug(
+    tmp_path: Path, odd: str, principal: str
+) -> None:
+    now = int(time.time())
+    usual = {
+        "iss": json.dumps(ISSUER),
+        "aud": json.dumps(AUDIENCE),
+        "sub": '"alice"',
+        "exp": str(now + 300),
+        "realm_access": '{"roles": ["trader"]}',
+    }
+    usual.pop(odd.partition(":")[0].strip('"'), None)
+    payload = ", ".join([*(f'"{name}": {value}' for name, value in usual.items()), *([odd] if odd else [])])
+    text = f"{{{payload}}}" if odd else "[]"
+    secret = signed(b'{"alg": "RS256", "kid": "RS256-1"}', text.encode())
+    async with (
+        Provider(jwk("RS256")) as provider,
+        running_node(auth=JwtUsers(jwt_settings(tmp_path, provider, algorithm="RS256"))) as node,
+    ):
+        async with RawClient(node.url) as client:
+            await client.send({"type": "hello", "principal": principal, "secret": secret})
+            answer = await client.receive()
+        if answer["type"] == "error":
+            assert answer["code"] == "unauthenticated", answer
+            assert len(node.log.of(events.AUTHENTICATION_REFUSED)) == 1
+        else:
+            assert answer["type"] == "welcome", answer
+            assert answer["principal"] == "alice"
+        assert [event for event, _ in node.log.events if event.bug] == []

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,6 +42,24 @@ def test_a_token_is_found_by_its_hash_alone(tmp_path: Path) -> None:
     assert tokens.named("nobody") is None
     assert token not in line
     assert hashlib.sha256(token.encode()).hexdigest() in line
+
+
+def test_a_token_is_compared_with_every_line_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By how long it takes, nothing is told of which line it is, or how much of a guess is right."""
+    tokens = [new_token() for _ in range(4)]
+    lines = [tokens_line(f"a{number}", frozenset({"viewer"}), token) for number, token in enumerate(tokens)]
+    known = AdminTokens(write(tmp_path, *lines))
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr("gateway.adapters.admin.access.hmac", SimpleNamespace(compare_digest=compare))
+    for token in (tokens[0], tokens[-1], "gwadm_wrong", tokens[0][:-1]):
+        compared.clear()
+        known.find(token)
+        assert compared == [(32, 32)] * len(tokens)
 
 
 @pytest.mark.parametrize("wrong", ["", "gwadm_", "x" * (LONGEST_TOKEN + 1), "\ud800", "gwadm_\x00"])

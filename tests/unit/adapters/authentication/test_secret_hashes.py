@@ -1,3 +1,6 @@
+import hmac
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -78,3 +81,18 @@ def test_arbitrary_text_raises_nothing_but_value_error(text: str) -> None:
 def test_parameters_that_cannot_be_used_make_no_hash() -> None:
     with pytest.raises(ValueError, match="power of two"):
         hash_secret("secret", HashParameters(n=5))
+
+
+def test_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole hashes, whatever of the secret is right; and by the function that is made for it."""
+    hashed = hash_secret("wonderland", QUICK)
+    compared: list[tuple[int, int]] = []
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return hmac.compare_digest(one, other)
+
+    monkeypatch.setattr("gateway.adapters.authentication.secret_hashes.hmac", SimpleNamespace(compare_digest=compare))
+    for secret in ("wonderland", "wonderlan", "x", ""):
+        hashed.matches(secret)
+    assert compared == [(32, 32)] * 4
