@@ -2,6 +2,7 @@
 
 | path | answer |
 |---|---|
+| ``/``, ``/console`` | leads to the page |
 | ``/console/`` | the page; anybody may load it, it shows nothing without a token |
 | ``/console/…`` | its parts, and the JavaScript client as ``/console/client/…`` |
 | ``/v1/connect`` | the WebSocket of the wire protocol; the token of an administrator goes into the hello |
@@ -155,7 +156,8 @@ class Console:
             established: is told of a request whose WebSocket has a session now, and so belongs to an administrator.
         """
         self._established = established
-        router.add_get("/console", self._redirect)
+        for short in ("/", "/console"):
+            router.add_get(short, self._redirect)
         router.add_get("/console/{name:.*}", self._file)
         router.add_get("/v1/connect", self._connect)
 

@@ -79,8 +79,9 @@ async def test_parts_are_kept_and_asked_for_again(pair: Pair) -> None:
                 assert await again.read() == b""
 
 
-async def test_the_short_address_leads_to_the_page(pair: Pair) -> None:
-    async with aiohttp.ClientSession() as http, http.get(f"{pair.n1.admin}/console", allow_redirects=False) as answer:
+@pytest.mark.parametrize("short", ["", "/", "/console"])
+async def test_the_short_address_leads_to_the_page(pair: Pair, short: str) -> None:
+    async with aiohttp.ClientSession() as http, http.get(pair.n1.admin + short, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (308, "/console/")
 
 
