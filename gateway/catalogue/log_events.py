@@ -384,6 +384,13 @@ LIMIT_EXCEEDED = LogEvent(
     "An address or a principal reached a limit. Reported at most once a second for each limit; a metric counts all.",
     ("limit", "who"),
 )
+ORIGIN_REFUSED = LogEvent(
+    "origin_refused",
+    Level.WARNING,
+    "A web page tried to connect whose origin is not in the setting origins. If the page is yours, add its origin "
+    "there, as the field origin has it. Reported at most every 10 s; gateway_upgrades_refused_total counts all.",
+    ("origin", "address"),
+)
 FLOOD_CLOSED = LogEvent(
     "flood_closed",
     Level.WARNING,

@@ -115,6 +115,8 @@ class Recipes:
             "admin_tokens_file": self._folder.admins,
             "trusted_proxies": f"{LOOPBACK}/32",
             "journal": "true",
+            # Pages that are being developed, and the demo page, on whatever port of this machine.
+            "origins": "loopback",
             # Links without certificates, on loopback, are a shortcut of development.
             "dev": "true",
             "link": f"{LOOPBACK}:{ports.link}",

@@ -62,6 +62,8 @@ class Settings(
             yield "the token key is random: a restart of this node invalidates every token (set GATEWAY_TOKEN_KEYS)"
         if self.link is not None and self.link_tls_certificate is None:
             yield "links have no certificates: any process of this machine can be a node (give --link-tls-certificate)"
+        if "loopback" in self.origins:
+            yield "origins has loopback: pages of every program on a visitor's machine may connect (name the origins)"
         if "*" in self.origins:
             yield "origins is *: every page on the web may connect from a visitor's browser (name the origins)"
 

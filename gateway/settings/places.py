@@ -177,17 +177,19 @@ class Auth(Kind[AuthChoice]):
 
 @dataclass(frozen=True, slots=True)
 class Origin(Kind[str]):
-    """A web origin as browsers write it, or ``*``."""
+    """A web origin as browsers write it, ``loopback``, or ``*``."""
 
     @property
     def accepts(self) -> str:
         """See the base class."""
-        return "an origin such as https://app.example.com, or * for all"
+        return (
+            "an origin such as https://app.example.com, loopback for pages of the visitor's own machine, or * for all"
+        )
 
     def read(self, raw: object) -> str:
         """See the base class."""
         text = text_of(raw).lower()
-        if text == "*":
+        if text in {"*", "loopback"}:
             return text
         if re.fullmatch(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?", text) is None:
             raise Unfit("has an entry that is not scheme://host[:port] (no path, no slash at the end)")

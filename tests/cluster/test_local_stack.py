@@ -16,7 +16,7 @@ from random import Random
 import pytest
 from rich.console import Console
 
-from gateway.client import Session, connect
+from gateway.client import ConnectFailed, Session, connect
 from gateway.local.checker import Verdict
 from gateway.local.demo import Demo, DemoOptions
 from gateway.local.narration import Narrator
@@ -85,6 +85,20 @@ async def test_a_session_survives_random_cuts_of_its_socket(stack: Stack) -> Non
                     break
 
         assert seen == list(range(1, last + 1))
+
+
+async def test_pages_of_this_machine_may_connect_and_no_others(stack: Stack) -> None:
+    """As a developer's page does, from whatever port; through HAProxy."""
+    for origin in ("http://localhost:5173", "http://127.0.0.1:18019", "http://[::1]:3000"):
+        async with connect(stack.url, principal="alice", headers={"Origin": origin}) as session:
+            assert session.principal == "alice"
+    with pytest.raises(ConnectFailed, match="HTTP status 403"):
+        await connect(stack.url, headers={"Origin": "https://evil.example"}, connect_timeout=2)
+
+    def told() -> bool:
+        return any("origin_refused" in stack.log_of(node).read_text() for node in stack.node_names)
+
+    await eventually(told, "a node has logged which origin it refused")
 
 
 async def demonstrate(folder: Path, **settings: object) -> tuple[Verdict, str]:

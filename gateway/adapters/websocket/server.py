@@ -42,6 +42,9 @@ ACCEPT_PAUSE: Final = 0.5
 TELL_AGAIN: Final = 10.0
 """Seconds between two log lines about the same trouble with connections, which somebody else may cause at will."""
 
+LONGEST_ORIGIN: Final = 200
+"""Characters of an origin in the log; those that browsers write have less."""
+
 LISTENER: Final = ""
 """As whose accepting is served: nobody's address, so that it has its turn beside all of them."""
 
@@ -236,7 +239,14 @@ class WebSocketServer:
                 upgrade.counted = self._admission.arrive(upgrade.address)
         except ConnectionRejected as reason:
             raise refusal_of(reason) from None
-        return accept(request, self._origins)
+        try:
+            return accept(request, self._origins)
+        except Refusal as refusal:
+            if refusal.reason is UpgradeRefusal.ORIGIN:
+                # Untrusted text, which the log escapes and cuts.
+                origin = request.headers.get(b"origin", b"").decode("latin-1")
+                self._tell(events.ORIGIN_REFUSED, origin=origin[:LONGEST_ORIGIN], address=upgrade.address)
+            raise
 
     def admit(self, upgrade: Upgrade, request: Request) -> None:
         """See ``Acceptor``."""

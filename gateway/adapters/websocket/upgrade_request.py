@@ -27,6 +27,14 @@ CONNECT_PATH: Final = "/v1/connect"
 ANY_ORIGIN: Final = "*"
 """In the allow-list: pages of every origin may connect."""
 
+LOOPBACK_ORIGINS: Final = "loopback"
+"""In the allow-list: pages that the visitor's own machine serves may connect, on whatever port."""
+
+_OF_THIS_MACHINE: Final = re.compile(
+    r"https?://(?:(?:[a-z0-9-]+\.)*localhost|127(?:\.[0-9]{1,3}){3}|\[::1\])(?::[0-9]{1,5})?"
+)
+"""Origins of such pages: browsers look none of these names up elsewhere."""
+
 SECRET_PARAMETERS: Final = frozenset({"token", "secret"})
 """Query parameters that are refused: what stands in a URL stands in logs (P8)."""
 
@@ -287,10 +295,16 @@ def _holds_secret(query: bytes) -> bool:
 
 
 def _check_origin(origin: bytes | None, allowed: frozenset[str]) -> None:
-    if origin is not None and ANY_ORIGIN not in allowed and origin.decode("latin-1") not in allowed:
+    if origin is not None and not _is_allowed(origin.decode("latin-1"), allowed):
         raise Refusal(
             Why.ORIGIN, HTTPStatus.FORBIDDEN, "pages of this origin may not connect; see the setting 'origins'"
         )
+
+
+def _is_allowed(origin: str, allowed: frozenset[str]) -> bool:
+    if origin in allowed or ANY_ORIGIN in allowed:
+        return True
+    return LOOPBACK_ORIGINS in allowed and _OF_THIS_MACHINE.fullmatch(origin) is not None
 
 
 def _is_nonce(key: bytes) -> bool:

@@ -94,7 +94,8 @@ class AccessSettings:
     origins: tuple[str, ...] = setting(
         Several(Origin(), "origins"),
         (),
-        "Web origins whose pages may connect, compared exactly; * allows every page on the web, with a warning.",
+        "Web origins whose pages may connect, compared exactly; loopback allows pages that the visitor's own machine "
+        "serves, on whatever port, and * every page on the web, both with a warning.",
         reason="Clients that are not browsers send no origin and need no entry; a page must be allowed by its origin.",
         absent="no browser",
     )

@@ -224,6 +224,7 @@ def test_development_mode_replaces_nothing_that_was_given(tmp_path: Path) -> Non
 
 def test_a_wildcard_of_origins_is_loud() -> None:
     assert any("origins is *" in text for text in loaded({"GATEWAY_ORIGINS": "*"}).settings.shortcuts())
+    assert any("origins has loopback" in text for text in loaded({"GATEWAY_ORIGINS": "loopback"}).settings.shortcuts())
 
 
 def test_every_default_fits_its_own_kind() -> None:

@@ -427,6 +427,16 @@ async def test_a_process_without_descriptors_neither_spins_nor_goes_deaf(
     assert not complaints, "and with no trace"
 
 
+async def test_a_page_that_is_refused_is_named_in_the_log_now_and_again(port: Port) -> None:
+    for _ in range(3):
+        peer = await port.dial()
+        await peer.send(REQUEST + b"Origin: https://app.example.evil/" + b"x" * 300 + b"\r\n\r\n")
+        assert status(await peer.rest()) == 403
+
+    (told,) = [fields for event, fields in port.log.events if event is events.ORIGIN_REFUSED]
+    assert told == {"origin": ("https://app.example.evil/" + "x" * 300)[:200], "address": "127.0.0.1"}
+
+
 # --- The end ----------------------------------------------------------------------------------------------------------
 
 

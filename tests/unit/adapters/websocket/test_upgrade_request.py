@@ -148,6 +148,26 @@ def test_a_page_may_connect_only_from_an_origin_that_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("origin", "is_ours"),
+    [
+        *((each, True) for each in ("http://localhost:5173", "https://localhost", "http://127.0.0.1:18000")),
+        *((each, True) for each in ("http://127.9.9.9", "http://[::1]:3000", "http://app.localhost:8080")),
+        *((each, False) for each in ("http://localhost.evil.example", "http://127.0.0.1.evil.example", "null")),
+        *((each, False) for each in ("http://evil.example/localhost", "http://10.0.0.5", "file://", "")),
+        *((each, False) for each in ("http://localhost:5173.evil.example", "http://evil-localhost", "ftp://localhost")),
+    ],
+)
+def test_loopback_allows_the_pages_of_this_machine_and_no_others(origin: str, is_ours: bool) -> None:
+    page = written(Origin=origin)
+
+    if is_ours:
+        assert answered(page, frozenset({"loopback"})).startswith(b"HTTP/1.1 101 ")
+    else:
+        assert status_of(page, frozenset({"loopback"})) == 403
+    assert status_of(page) == 403
+
+
+@pytest.mark.parametrize(
     "data",
     [
         b"\x16\x03\x01\x02\x00\x01\x00",
