@@ -15,6 +15,18 @@
  * @module
  */
 
+/**
+ * @typedef {import("./connect.js").ConnectOptions} ConnectOptions
+ * @typedef {import("./packets.js").JsonValue} JsonValue
+ * @typedef {import("./sender.js").CallOptions} CallOptions
+ * @typedef {import("./session.js").Receipt} Receipt
+ * @typedef {import("./streams.js").StreamOptions} StreamOptions
+ * @typedef {import("./streams.js").Update} Update
+ * @typedef {import("./supervisor.js").Notice} Notice
+ * @typedef {import("./supervisor.js").Recovery} Recovery
+ * @typedef {import("./supervisor.js").SessionState} SessionState
+ */
+
 export { CloseCode, Outcome } from "./codes.js";
 export {
   ConnectFailed,
