@@ -117,6 +117,30 @@ async def test_what_was_said_survives_the_node(setting: Setting) -> None:
     assert [each["topic"] for each in client.events["update"]] == ["prices/A"]
 
 
+async def test_what_it_missed_is_replayed_by_the_next_node(setting: Setting) -> None:
+    """It says up to which event it has had everything, and gets each one behind that, once and in order."""
+    client = setting.client
+    await setting.connect()
+    await client.do("subscribe", selector="t/**")
+    async with connect(setting.two.url, principal="bob") as bob:
+        await bob.publish("t/a", 1)
+        updates = client.events["update"]
+        await eventually(lambda: versions(updates, "t/a") == [1])
+        for proxy in (setting.first, setting.second):
+            proxy.refuse()
+        setting.first.cut()
+        for value in range(2, 8):
+            await bob.publish("t/a", value)
+        await setting.second.start()
+        await eventually(lambda: bool(client.events["recovery"]), within=10)
+        await bob.publish("t/a", 8)
+        await eventually(lambda: versions(updates, "t/a")[-1:] == [8])
+    [recovery] = client.events["recovery"]
+    assert (recovery["outcome"], recovery["node"]) == ("failed_over", "n2")
+    assert (recovery["replayed"], recovery["lost"]) == (True, 0)
+    assert [(each["version"], each["snapshot"]) for each in updates] == [(version, False) for version in range(1, 9)]
+
+
 async def test_the_end_of_a_wide_stream_takes_nothing_from_a_narrow_one(setting: Setting) -> None:
     """While values come: what the narrow one misses, if the node cannot keep it selected meanwhile, is marked."""
     client = setting.client

@@ -112,6 +112,31 @@ async def test_the_detail_comes_from_the_node_that_holds_the_session(pair: Pair)
     assert live["address"] == "127.0.0.1"
 
 
+async def test_what_a_node_counts_and_keeps_of_a_session_begins_anew_at_the_next_one(pair: Pair) -> None:
+    """Its start time, its statistics and its queue: none of it is in the grid."""
+    async with RawClient(pair.n1.url) as raw:
+        welcome = await raw.hello()
+        path = f"/v1/sessions/{welcome['session']}"
+        await raw.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a/**"})
+        await raw.expect("reply")
+        for number in (2, 3, 4):
+            await raw.send({"id": number, "type": "publish", "request": number, "topic": "a/x", "value": number})
+            await raw.expect("update")
+            await raw.expect("reply")
+        before = (await pair.asker.ask(pair.n2, "GET", path)).body
+    async with RawClient(pair.n2.url) as back:
+        again = await back.resume(welcome["token"], attempt=1, received=1, oldest=5)
+        update = await back.expect("update")
+        after = (await pair.asker.ask(pair.n1, "GET", path)).body
+
+    names = ("received", "numbered", "resend_packets")
+    assert (before["node"], after["node"], again["outcome"]) == ("n1", "n2", "failed_over")
+    assert [before["live"][name] for name in names] == [4, 7, 7], "a subscribe, three publishes, and what they led to"
+    assert (update["id"], update["value"], update["snapshot"]) == (1, 4, True)
+    assert [after["live"][name] for name in names] == [0, 1, 1], "the current value, and nothing of what was kept"
+    assert again["properties"]["$connected"] > welcome["properties"]["$connected"]
+
+
 async def test_a_disconnected_session_is_shown_with_what_waits_for_it(pair: Pair) -> None:
     client, session = await opened(pair.n1)
     await client.cut()
