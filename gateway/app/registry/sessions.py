@@ -68,8 +68,8 @@ does not, survivors start the windows of all its sessions (P7)."""
 
 
 DEADLINE_GRAIN: Final = 0.01
-"""Seconds: deadlines that fall into the same are met together, at its end. Ten thousand idle sessions have some thousand
-deadlines a second; each by itself would wake the loop for it, and write by itself."""
+"""Seconds: deadlines that fall into the same are met together, at its end. Ten thousand idle sessions have a thousand
+of them in a second; each by itself would wake the loop for it, and write by itself."""
 
 TICKED_AT_ONCE: Final = 200
 """Sessions whose deadlines are seen to in one turn of the loop: some milliseconds. After a pause of the process, those
