@@ -152,6 +152,7 @@ def unexpected(grid: Mapping[str, str]) -> list[str]:
         KEYS.members,
         KEYS.clocks,
         KEYS.reports,
+        KEYS.lost,  # nodes that died, for people; goes away by itself
         KEYS.renewed,
         *KEYS.opened,
         *KEYS.values,

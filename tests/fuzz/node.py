@@ -41,6 +41,7 @@ HARMLESS: Final = frozenset(
         "flood_closed",
         "descriptors_short",
         "limit_exceeded",
+        "origin_refused",
     }
 )
 """Warnings that a client's doing may lead to; an error never is."""
