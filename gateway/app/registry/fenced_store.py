@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.app.context import Context
-from gateway.app.registry.fencing import Fencing, NotWritten, SessionLost
+from gateway.app.registry.fencing import Fencing, NotWritten, Outdated, SessionLost
 from gateway.app.registry.recent_ends import End, RecentEnds
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.topics.selections import Selections
@@ -211,15 +211,20 @@ class FencedStore(Fencing):
                 await self.attempt(partial(self.change, session, SessionChanges(confirmed=proved)))
 
     async def disconnect(self, session: Session) -> None:
-        """Start the window in the grid.
+        """Start the window in the grid; if its client is just coming back, not before it is known whether it does.
 
         Raises:
             Outdated, SessionLost: see ``fencing``; in the first case the client is back.
             GridUnavailable: to be written when the grid is back.
         """
+        # A claim has its epoch before it has its client, and nothing would fence what is written in between.
+        async with session.resuming:
+            pass
+        if session.connected:
+            raise Outdated
         ownership = session.ownership
         await self._write(session, self._grid.sessions.disconnect)
-        session.on_clock = not session.connected and session.ownership == ownership
+        session.on_clock = session.ownership == ownership and not session.connected
 
     # --- Published ----------------------------------------------------------------------------------------------------
 

@@ -220,7 +220,10 @@ class Session(ServerSession):
         return Ownership(self.id, self.owner, self.epoch)
 
     def record(self) -> SessionRecord:
-        """Return what the grid should hold."""
+        """Return what the grid should hold.
+
+        While a client comes back it is as good as there: else it would be once it is, and the grid would not know.
+        """
         return SessionRecord(
             id=self.id,
             principal=self.principal,
@@ -232,7 +235,7 @@ class Session(ServerSession):
             token_generation=self.token_generation,
             confirmed=self.confirmed,
             attempt=self.attempt,
-            connected=self.connected,
+            connected=self.connected or self.resuming.locked(),
             publish_partitions=self.publish_partitions,
             roles=self.roles,
             principal_properties=self.principal_properties,

@@ -293,6 +293,27 @@ async def test_a_window_that_starts_while_the_client_comes_back_is_not_taken_for
     assert not bench.session.on_clock
 
 
+@pytest.mark.promise("P7")
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_no_window_starts_between_a_claim_and_its_client(*, comes_back: bool) -> None:
+    """Nothing would fence what is written by the epoch of the claim, and nobody would write that the client is back."""
+    bench = Bench()
+    session = bench.session
+    async with session.resuming:
+        writing = asyncio.create_task(bench.store.attempt(lambda: bench.store.disconnect(session)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        bench.claim_anew()
+        assert session.record().connected, "nor is it written again as one without a client"
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not bench.tried
+        session.connection = cast("Any", object()) if comes_back else None
+    assert await writing is (Fate.REFUSED if comes_back else Fate.WRITTEN)
+    assert bench.tried == ([] if comes_back else [session.ownership])
+    assert session.on_clock is not comes_back
+
+
 # --- Claims, ends, and what others say --------------------------------------------------------------------------------
 
 
