@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
+from gateway.core.loopback import is_loopback
 from gateway.settings.errors import Unfit
 from gateway.settings.grid_url import GridKind, read_grid_url
-from gateway.settings.places import Network, is_loopback
+from gateway.settings.places import Network
 from gateway.settings.values import HostPort
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
@@ -242,16 +242,6 @@ class Key(Kind[Secret]):
     def show(self, value: Secret) -> str:  # noqa: ARG002 - showing nothing of it is the point
         """See the base class; the key is masked."""
         return "…"
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether what is sent to a host stays on this machine; False for names that would have to be looked up."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def read_keys(file: Path, place: str, *, may_be_empty: bool = False) -> tuple[tuple[Secret, ...], list[Problem]]:

@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import click
 import orjson
 
+from gateway.core.loopback import is_loopback
 from gateway.core.wire.errors import GatewayError
-from gateway.settings.places import is_loopback
 
 DEFAULT_URL: Final = "http://127.0.0.1:9101"
 """Where the admin port listens if nobody says otherwise."""

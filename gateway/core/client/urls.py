@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import ip_address
 from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from gateway.core.loopback import is_loopback
 
 CONNECT_PATH: Final = "/v1/connect"
 """The path of a URL that names none (protocol section 1)."""
@@ -61,13 +62,8 @@ def in_clear_text(urls: Sequence[str]) -> str:
 
 
 def _is_this_machine(host: str) -> bool:
-    """Tell whether a host is this machine; False for names that would have to be looked up."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    """Tell whether a host is this machine, without looking it up; all of ``.localhost`` is (RFC 6761)."""
+    return is_loopback(host) or host.endswith(".localhost")
 
 
 def describe_url(url: str) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
+from gateway.core.loopback import is_loopback
 from gateway.settings.declaration import declared_in
 from gateway.settings.errors import ConfigurationError, Problem, Unfit
 from gateway.settings.kinds import Kind, text_of
 from gateway.settings.layers import read_toml
-from gateway.settings.places import is_loopback
 
 _PROPERTY_NAME: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,47}"
 _LONGEST_TEXT: Final = 512

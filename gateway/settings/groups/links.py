@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from gateway.core.loopback import is_loopback
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import Problem
-from gateway.settings.places import File, Listen, is_loopback
+from gateway.settings.places import File, Listen
 from gateway.settings.quantities import Seconds
 from gateway.settings.values import HostPort
 
