@@ -295,7 +295,7 @@ class Pool:
         """Give free places to those whose turn it is."""
         while (running := self._running.total()) < self._places and not self._closed:
             last = 1 < self._places == running + 1
-            crowding = {address for address, works in self._running.items() if works >= CROWDING} if last else ()
+            crowding = {address for address, works in self._running.items() if works >= CROWDING}
             waiting = self._queue.take(self._clock.monotonic(), last=last, crowding=crowding)
             if waiting is None:
                 break

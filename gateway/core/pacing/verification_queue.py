@@ -255,7 +255,7 @@ class VerificationQueue(Generic[T]):
             last: whether one place of several is left, which is kept for those who did not fail: work cannot be taken
                 off a place, so that they would have to wait for the end of somebody else's.
             crowding: addresses for which the last place is not, either: work is done for many of theirs. Whoever asks
-                about it may be slow to say no, and until then nobody is known to fail.
+                about it may be slow to say no, and until then nobody is known to fail. Other places are theirs as well.
 
         Returns:
             Who gets a place; None if nobody does.
