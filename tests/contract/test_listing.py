@@ -57,13 +57,19 @@ async def test_a_report_is_read_by_every_node_as_it_was_told(harness: Harness) -
     assert list(await n2.nodes.entries()) == [NodeEntry(N1, True, REPORT), NodeEntry(N2, True, None)]
 
 
-async def test_a_node_that_expired_is_listed_until_it_was_taken_over(harness: Harness) -> None:
-    """List the nodes that hold a lease, and those that expired and were not taken over yet; sorted."""
+async def expire_n1(harness: Harness) -> tuple[Grid, Grid]:
+    """Let n1 join, report and expire while n2 lives; returns the grids of both."""
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     await n1.nodes.join(N1, lease=harness.roomy)
     await n1.nodes.report(N1, REPORT)
     await n2.nodes.join(N2, lease=LONG)
     await harness.advance(harness.roomy)
+    return n1, n2
+
+
+async def test_a_node_that_expired_is_listed_until_it_was_taken_over(harness: Harness) -> None:
+    """List the nodes that hold a lease, and those that expired and were not taken over yet; sorted."""
+    _, n2 = await expire_n1(harness)
     assert list(await n2.nodes.entries()) == [NodeEntry(N1, False, REPORT), NodeEntry(N2, True, None)]
 
     await n2.nodes.take_over(N1, by=N2, within=LONG)
@@ -81,11 +87,7 @@ async def lose(harness: Harness, grid: Grid, lost: NodeRef, *, by: NodeRef) -> N
 
 async def test_a_node_that_was_taken_over_is_remembered_as_lost(harness: Harness) -> None:
     """List the nodes that died and were taken over; one that has a lease again is not lost."""
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n1.nodes.join(N1, lease=harness.roomy)
-    await n1.nodes.report(N1, REPORT)
-    await n2.nodes.join(N2, lease=LONG)
-    await harness.advance(harness.roomy)
+    n1, n2 = await expire_n1(harness)
     assert list(await n2.nodes.lost()) == [], "nobody has taken over yet"
 
     await n2.nodes.take_over(N1, by=N2, within=LONG)
