@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 from gateway.app.context import Context
 from gateway.core.types import GridGeneration, NodeId, NodeRef
 from gateway.core.wire.errors import InvalidExport
-from gateway.ports import GridUnavailable
+from gateway.ports import GridUnavailable, NodeEntry
 from gateway.ports.peers import Down, LinkState, PeerLinks, PeerPlace, Question, Record, Up
 
 CLUSTER_BYTES: Final = 9
@@ -42,11 +42,17 @@ class NodeLinks:
         self._me = context.me
         self._background = context.background
         self._grid = context.grid
+        self._clock = context.clock
         self._renew = context.parameters.renew
+        self._grace = context.parameters.restore_grace
         self._alive = alive
         self._cluster = ""
         self._asked_in = GridGeneration(0)
+        self._read_in = GridGeneration(0)
         self._seen: tuple[NodeRef, ...] = ()
+        self._listed: dict[NodeRef, PeerPlace] = {}
+        self._awaited: dict[NodeRef, PeerPlace] = {}
+        self._await_until = 0.0
         self._up: set[NodeRef] = set()
         self._incomplete = True
         self._look_now = asyncio.Event()
@@ -129,22 +135,36 @@ class NodeLinks:
 
     async def _look(self) -> None:
         alive, generation = self._alive(), self._grid.generation
-        if alive == self._seen and generation == self._asked_in and not self._incomplete:
+        if alive == self._seen and generation == self._read_in and not self._incomplete:
             return
         if generation != self._asked_in:
             # A grid that lost all data gets the id back.
             self._cluster = await self._grid.nodes.cluster(self._cluster or secrets.token_urlsafe(CLUSTER_BYTES))
             self._asked_in = generation
-        entries = [entry for entry in await self._grid.nodes.entries() if entry.alive and entry.node != self._me]
-        self._seen = alive
+        entries = {entry.node: entry for entry in await self._grid.nodes.entries() if entry.alive}
+        known = self._listed | self._awaited
+        if generation != self._read_in:
+            # They live as well as before, and have yet to join the grid that has lost writes.
+            self._awaited, self._await_until = known, self._clock.monotonic() + self._grace
+        # The leases were looked at a moment ago; who has joined since is there, too.
+        there = {*alive, *entries} - {self._me}
+        listed = {node: _place(entries.get(node), known=known.get(node)) for node in there}
+        missing = self._missing(entries)
+        self._seen, self._read_in, self._listed, self._awaited = alive, generation, listed, missing
         # A node that has just joined tells of itself a moment later.
-        self._incomplete = any(entry.report is None for entry in entries)
-        self.links.meet(
-            self._cluster,
-            {
-                entry.node: PeerPlace("", 0.0)
-                if entry.report is None
-                else PeerPlace(entry.report.link, entry.report.started)
-                for entry in entries
-            },
-        )
+        unreported = any(entry.report is None for entry in entries.values())
+        self._incomplete = unreported or bool(missing) or entries.keys() != set(alive)
+        self.links.meet(self._cluster, missing | listed)
+
+    def _missing(self, entries: Mapping[NodeRef, NodeEntry]) -> dict[NodeRef, PeerPlace]:
+        """List the nodes that are expected still, and are not there."""
+        if self._clock.monotonic() >= self._await_until:
+            return {}
+        return {node: place for node, place in self._awaited.items() if node not in entries}
+
+
+def _place(entry: NodeEntry | None, *, known: PeerPlace | None) -> PeerPlace:
+    """Tell where the link of a node is; of one that has not told it in this grid, where it was."""
+    if entry is not None and entry.report is not None:
+        return PeerPlace(entry.report.link, entry.report.started)
+    return PeerPlace("", 0.0) if known is None else known

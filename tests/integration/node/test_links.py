@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from gateway.catalogue import metrics
 from gateway.catalogue.metric import Metric
 from gateway.core.types import NodeRef
 from gateway.core.wire.errors import InvalidExport
-from gateway.ports.peers import Declined, Down, Record, Silent, Up
+from gateway.ports import GridUnavailable
+from gateway.ports.peers import Declined, Down, PeerPlace, Record, Silent, Up
 from gateway.settings import HostPort
 from tests.support.clock import eventually as sooner_or_later
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
@@ -135,6 +136,118 @@ async def test_links_stay_while_the_grid_is_away_and_emptied(grid: MemoryGridSer
         async with nodes(grid, "n3") as (n3,):
             await eventually(lambda: linked(n1, n3) and linked(n2, n3) and linked(n1, n2))
         assert not any("cluster" in str(each["why"]) for each in n1.log.of(events.LINK_ENDED))
+
+
+@asynccontextmanager
+async def late_with_its_lease(node: TestNode) -> AsyncIterator[None]:
+    """Let a node neither renew its lease nor join again."""
+    async with node.gateway.node._grid_recovery.lease._one_at_a_time:
+        yield
+
+
+def tables_read(node: TestNode) -> list[set[str]]:
+    """Keep the names of the nodes that the links of *node* are told of from now on, by each look at the table."""
+    links, tables = node.gateway.node.links, list[set[str]]()
+    assert links is not None
+    meet = links.links.meet
+
+    def keep(cluster: str, peers: Mapping[NodeRef, PeerPlace]) -> None:
+        tables.append({peer.node for peer in peers})
+        meet(cluster, peers)
+
+    links.links.meet = keep  # type: ignore[method-assign]
+    return tables
+
+
+@pytest.mark.parametrize("late", ["n1", "n2"])
+@pytest.mark.parametrize("loss", ["flushed", "restarted"])
+async def test_a_node_that_joins_an_emptied_grid_late_keeps_its_links(
+    grid: MemoryGridServer, late: str, loss: str
+) -> None:
+    async with nodes(grid, "n1", "n2") as both:
+        n1, n2 = both
+        await eventually(lambda: linked(n1, n2))
+        first, second = (n2, n1) if late == "n1" else (n1, n2)
+        tables = tables_read(first)
+        async with late_with_its_lease(second):
+            if loss == "flushed":
+                grid.flush()
+            else:
+                grid.come_back(emptied=True)
+            await eventually(lambda: len(tables) > 1)
+            assert linked(n1, n2)
+        await eventually(lambda: all(len(each.gateway.node._membership.alive) == 2 for each in both))
+        assert linked(n1, n2)
+        for each in both:
+            assert not each.log.of(events.LINK_ENDED)
+            assert not each.log.of(events.LINK_DOWN)
+            assert not each.log.of(events.LINK_REFUSED)
+
+
+async def test_a_grid_rolled_back_to_a_former_run_keeps_the_link_to_the_present_one(grid: MemoryGridServer) -> None:
+    async with nodes(grid, "n1") as (n1,):
+        async with nodes(grid, "n2") as (former,):
+            await eventually(lambda: linked(n1, former))
+            before = grid.snapshot()
+        async with nodes(grid, "n2") as (n2,):
+            await eventually(lambda: linked(n1, n2))
+            ended, tables = len(n1.log.of(events.LINK_ENDED)), tables_read(n1)
+            async with late_with_its_lease(n2):
+                grid.come_back(snapshot=before)
+                await eventually(lambda: len(tables) > 1)
+                assert linked(n1, n2)
+            await eventually(lambda: n2.gateway.me in n1.gateway.node._membership.alive)
+            await eventually(lambda: former.gateway.me not in n1.gateway.node._membership.alive)
+            assert linked(n1, n2)
+            assert len(n1.log.of(events.LINK_ENDED)) == ended
+            assert not n2.log.of(events.LINK_ENDED)
+
+
+async def test_a_node_that_holds_a_lease_and_is_not_in_the_table_keeps_its_link(grid: MemoryGridServer) -> None:
+    """The table is read a moment after the leases: it may have been emptied since, and nobody has noticed yet."""
+    async with nodes(grid, "n1", "n2") as (n1, n2):
+        await eventually(lambda: linked(n1, n2))
+        directory, tables = n1.gateway.node._context.grid.nodes, tables_read(n1)
+        entries = directory.entries
+
+        async def without_n2() -> Any:
+            directory.entries = entries  # type: ignore[method-assign]
+            return [entry for entry in await entries() if entry.node != n2.gateway.me]
+
+        async with nodes(grid, "n3") as (n3,):
+            # The look that n3 is the reason of finds a table without n2.
+            directory.entries = without_n2  # type: ignore[method-assign]
+            await eventually(lambda: linked(n1, n3) and len(tables) > 1)
+            assert linked(n1, n2)
+        assert all("n2" in table for table in tables)
+        assert not any("n1" in str(each["peer"]) for each in n2.log.of(events.LINK_ENDED))
+
+
+async def test_a_node_that_does_not_come_back_to_an_emptied_grid_is_hung_up(grid: MemoryGridServer) -> None:
+    async with nodes(grid, "n1", "n2") as (n1, n2):
+        await eventually(lambda: linked(n1, n2))
+        async with late_with_its_lease(n2):
+            grid.flush()
+            await eventually(lambda: bool(n1.log.of(events.LINK_ENDED)), within=60)
+            assert "n2" in str(n1.log.of(events.LINK_ENDED)[0]["why"])
+
+
+async def test_the_table_is_read_again_if_the_grid_went_away_while_it_was_read(grid: MemoryGridServer) -> None:
+    async with nodes(grid, "n1", "n2") as (n1, n2):
+        await eventually(lambda: linked(n1, n2))
+        directory, tables, failed = n1.gateway.node._context.grid.nodes, tables_read(n1), 0
+        entries = directory.entries
+
+        async def fail_once() -> Any:
+            nonlocal failed
+            failed += 1
+            directory.entries = entries  # type: ignore[method-assign]
+            raise GridUnavailable("it went away")
+
+        directory.entries = fail_once  # type: ignore[method-assign]
+        grid.come_back(emptied=True)
+        await eventually(lambda: failed == 1)
+        await eventually(lambda: {"n2"} in tables)
 
 
 @pytest.mark.promise("P17")
