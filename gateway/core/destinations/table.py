@@ -1,0 +1,185 @@
+"""All destinations that a node knows, and which of them counts for a path."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from sys import getsizeof
+from typing import Final
+
+from gateway.core.destinations.destination import Destination, Origin, Rank, name_of, rank
+from gateway.core.destinations.limits import HistoryLimits, Kind, QueueLimits
+from gateway.core.topics.remembered import Remembered
+from gateway.core.topics.selector_map import SelectorMap
+from gateway.core.topics.selectors import Selector
+from gateway.core.types import TopicPath
+
+REMEMBERED_BYTES: Final = 1024**2
+"""Bytes of answers that are remembered: some 5,000 usual paths. What is asked beyond that is found anew, at 2 to 300
+µs each (see ``MAX_DESTINATIONS``)."""
+
+_ANSWER_BYTES: Final = 16
+"""Bytes of an answer besides the path: a tuple's place for a destination that is held anyway, shared with others."""
+
+
+class _Place:
+    """What is said of one selector.
+
+    Attributes:
+        rank: of the selector; the lowest of all that match a path counts.
+        said: destinations by origin.
+    """
+
+    __slots__ = ("rank", "said")
+
+    def __init__(self, selector: Selector) -> None:
+        self.rank: Rank = rank(selector)
+        self.said: dict[Origin, Destination] = {}
+
+    @property
+    def counts(self) -> Destination:
+        """The destination that counts: administrators come before the file."""
+        return self.said[Origin.ADMINISTRATOR] if Origin.ADMINISTRATOR in self.said else self.said[Origin.FILE]
+
+
+class DestinationTable:
+    """All destinations that a node knows, and which of them counts for a path; see ``destination`` for the rule.
+
+    While there are none, whoever asks for each publish should look at ``empty`` (or ``has_history``, ``has_queues``)
+    and leave it at that. Not thread-safe.
+
+    Args:
+        destinations: to begin with.
+
+    Attributes:
+        empty: there are none.
+        has_history: some topics may have history.
+        has_queues: there are queues.
+    """
+
+    def __init__(self, destinations: Iterable[Destination] = ()) -> None:
+        self._by_name: dict[str, Destination] = {}
+        self._places: dict[str, _Place] = {}
+        self._map: SelectorMap[_Place] = SelectorMap()
+        self._kinds = dict.fromkeys(Kind, 0)
+        self._answers: Remembered[TopicPath, tuple[Destination | None]] = Remembered(
+            REMEMBERED_BYTES, lambda path, _answer: getsizeof(path) + _ANSWER_BYTES
+        )
+        self.empty = True
+        self.has_history = False
+        self.has_queues = False
+        for each in destinations:
+            self.put(each)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[Destination]:
+        return iter(self._by_name.values())
+
+    # --- What counts --------------------------------------------------------------------------------------------------
+
+    def find(self, path: TopicPath) -> Destination | None:
+        """Return the destination that counts for a path; None if nobody says anything, so that it is a plain value."""
+        if self.empty:
+            return None
+        answer = self._answers.get(path)
+        if answer is None:
+            places = self._map.match(path)
+            answer = (min(places, key=lambda place: place.rank).counts if places else None,)
+            self._answers.put(path, answer)
+        return answer[0]
+
+    def history(self, topic: TopicPath) -> HistoryLimits | None:
+        """Return how much history a topic has; None if it has none."""
+        if not self.has_history:
+            return None
+        found = self.find(topic)
+        return found.limits if found is not None and isinstance(found.limits, HistoryLimits) else None
+
+    def queue(self, path: TopicPath) -> QueueLimits | None:
+        """Return the limits of a queue; None if there is no such queue."""
+        if not self.has_queues:
+            return None
+        found = self.find(path)
+        return found.limits if found is not None and isinstance(found.limits, QueueLimits) else None
+
+    def counts(self, destination: Destination) -> bool:
+        """Tell whether a destination of this table counts for its selector, and is not replaced by an administrator."""
+        return self._places[destination.selector.text].counts is destination
+
+    # --- What is said -------------------------------------------------------------------------------------------------
+
+    def get(self, origin: Origin, selector: Selector) -> Destination | None:
+        """Return what *origin* says of a selector."""
+        return self._by_name.get(name_of(origin, selector))
+
+    def named(self, name: str) -> Destination | None:
+        """Return the destination of that name."""
+        return self._by_name.get(name)
+
+    def count(self, kind: Kind) -> int:
+        """Count the destinations of a kind, of both origins."""
+        return self._kinds[kind]
+
+    def of(self, origin: Origin) -> list[Destination]:
+        """List what one origin says, in the order of selectors."""
+        return sorted((each for each in self if each.origin is origin), key=_place_in_list)
+
+    def after(self, selector: str, limit: int, origin: Origin | None = None) -> Sequence[Destination]:
+        """List destinations in the order of their selectors' texts, those of administrators first.
+
+        Args:
+            selector: the last selector of the page before; '' for the first page.
+            limit: least in this page, if there are so many: what is said of one selector is not parted.
+            origin: whose; None for both.
+        """
+        listed = sorted((each for each in self if origin in {None, each.origin}), key=_place_in_list)
+        start = bisect_right(listed, selector, key=lambda each: each.selector.text)
+        end = start + limit
+        while 0 < end < len(listed) and listed[end].selector == listed[end - 1].selector:
+            end += 1
+        return listed[start:end]
+
+    def put(self, destination: Destination) -> bool:
+        """Take a destination in, in the place of an earlier one of the same name.
+
+        Returns:
+            False if exactly this one was there already.
+        """
+        known = self._by_name.get(destination.name)
+        if known == destination:
+            return False
+        place, _ = self._map.setdefault(destination.selector, _Place)
+        self._places[destination.selector.text] = place
+        place.said[destination.origin] = destination
+        self._by_name[destination.name] = destination
+        self._changed(known, destination)
+        return True
+
+    def drop(self, name: str) -> Destination | None:
+        """Take a destination out; returns what was there."""
+        known = self._by_name.pop(name, None)
+        if known is None:
+            return None
+        place = self._places[known.selector.text]
+        del place.said[known.origin]
+        if not place.said:
+            del self._places[known.selector.text]
+            self._map.remove(known.selector)
+        self._changed(known, None)
+        return known
+
+    def _changed(self, before: Destination | None, now: Destination | None) -> None:
+        if before is not None:
+            self._kinds[before.kind] -= 1
+        if now is not None:
+            self._kinds[now.kind] += 1
+        self.empty = not self._by_name
+        self.has_history = self._kinds[Kind.HISTORY] > 0
+        self.has_queues = self._kinds[Kind.QUEUE] > 0
+        self._answers.clear()
+
+
+def _place_in_list(destination: Destination) -> tuple[str, str]:
+    return destination.selector.text, destination.origin.value

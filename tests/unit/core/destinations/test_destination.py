@@ -1,0 +1,158 @@
+"""Destinations: how they are described, which counts, and how they stand in the grid."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from gateway.core.destinations.destination import (
+    ENCODING_VERSION,
+    MAX_ENCODED_BYTES,
+    Destination,
+    Origin,
+    UnreadableDestination,
+    decode_destination,
+    encode_destination,
+    name_of,
+    parse_name,
+    rank,
+    read_destination,
+)
+from gateway.core.destinations.limits import HistoryLimits, InvalidDestination, Kind, QueueLimits
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import MAX_PATH_BYTES
+
+FILE = Origin.FILE
+
+
+def read(**given: object) -> Destination:
+    return read_destination(given, origin=FILE, made=7.5)
+
+
+def test_a_destination_is_read_as_it_is_described() -> None:
+    log = read(selector="log/**", kind="history", count=10)
+    assert (log.kind, log.limits, log.selector.text) == (Kind.HISTORY, HistoryLimits(count=10), "log/**")
+    queue = read(path="jobs/q", kind="queue")
+    assert (queue.kind, queue.limits, queue.selector.text) == (Kind.QUEUE, QueueLimits(), "jobs/q")
+    plain = read(selector="log/debug/**", kind="value")
+    assert (plain.kind, plain.limits) == (Kind.VALUE, None)
+    for each in (log, queue, plain):
+        assert read_destination(each.fields, origin=FILE, made=7.5) == each
+
+
+def test_equal_sets_of_topics_are_one_destination() -> None:
+    assert read(selector="a/**/*", kind="value").name == read(selector="a/*/**", kind="history").name
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"selector": "a"}, 'kind is missing; give "value" or "history" or "queue"'),
+        ({"selector": "a", "kind": "topic"}, "kind is none that is known"),
+        ({"selector": "a", "kind": ["queue"]}, "kind is none that is known"),
+        ({"kind": "history"}, 'selector is missing; give a selector such as "log/[*][*]"'),
+        ({"kind": "queue"}, 'path is missing; give a path such as "jobs/render"'),
+        ({"kind": "queue", "selector": "a"}, "selector does not belong to a queue"),
+        ({"kind": "history", "path": "a"}, "path does not belong to a history"),
+        ({"kind": "history", "selector": 5}, "selector is not a text"),
+        ({"kind": "history", "selector": "a//b"}, "selector is none: .*segment 2"),
+        ({"kind": "history", "selector": "ab*"}, "selector is none: .*whole segment"),
+        ({"kind": "queue", "path": "jobs/*"}, "path has a wildcard, but a queue is one path"),
+        ({"kind": "queue", "path": "$tmp/1"}, "path begins with '[$]', as only the system's do"),
+        ({"kind": "history", "selector": "$gateway/**"}, "selector begins with '[$]'"),
+        ({"kind": "history", "selector": "a", "depth": 1}, "'depth' is no limit of a history"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(given: dict[str, object], complaint: str) -> None:
+    with pytest.raises(InvalidDestination, match=complaint):
+        read_destination(given, origin=FILE)
+
+
+def test_names_tell_who_says_it_of_which_selector() -> None:
+    selector = parse_selector("a b/**")
+    for origin in Origin:
+        assert parse_name(name_of(origin, selector)) == (origin, selector)
+    for text in ("", "file", "file ", "nobody a/**", "a/**", "file a//b"):
+        with pytest.raises(UnreadableDestination):
+            parse_name(text)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("log/audit/**", "log/**"),
+        ("log/*/*", "log/**"),
+        ("log/audit", "log/audit/**"),
+        ("log/*", "*/audit"),
+        ("*/*/bid", "prices/**"),
+        ("a/b", "a/*"),
+        ("*", "**"),
+        ("**/a/**", "**/b/**"),
+    ],
+)
+def test_the_more_specific_comes_first(one: str, other: str) -> None:
+    assert rank(parse_selector(one)) < rank(parse_selector(other))
+
+
+# --- In the grid --------------------------------------------------------------------------------------------------
+
+QUEUE = read(path="jobs/q", kind="queue", count=5, expires=3.5)
+
+
+def changed(**fields: object) -> bytes:
+    """Encode ``QUEUE`` with other fields; those that are None are left out."""
+    found = {**orjson.loads(encode_destination(QUEUE)), **fields}
+    return orjson.dumps({name: value for name, value in found.items() if value != "left out"})
+
+
+def test_what_is_encoded_is_decoded() -> None:
+    for each in (QUEUE, read(selector="log/**", kind="history"), read(selector="**", kind="value")):
+        assert decode_destination(encode_destination(each)) == each
+
+
+def test_the_encoding_stays_as_it_is() -> None:
+    assert encode_destination(read(selector="log/**", kind="history", count=10)) == (
+        b'{"v":1,"by":"file","made":7.5,"selector":"log/**","kind":"history","count":10,"age":86400,"bytes":1048576}'
+    )
+
+
+def test_limits_that_a_later_release_adds_are_ignored() -> None:
+    assert decode_destination(changed(groups=True)) == QUEUE
+
+
+def test_limits_that_an_earlier_release_did_not_know_are_as_by_default() -> None:
+    assert decode_destination(changed(dead_age="left out")) == QUEUE
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b"{}",
+        changed(v=ENCODING_VERSION + 1),
+        changed(v="left out"),
+        changed(kind="stack"),
+        changed(kind={}),
+        changed(by="somebody"),
+        changed(by=["file"]),
+        changed(made="now"),
+        changed(made=True),
+        changed(path="jobs/*"),
+        changed(path="left out"),
+        changed(count=-1),
+        changed(count="many"),
+        b" " * (MAX_ENCODED_BYTES + 1),
+    ],
+)
+def test_anything_else_is_unreadable_and_says_so(data: bytes) -> None:
+    with pytest.raises(UnreadableDestination):
+        decode_destination(data)
+
+
+def test_the_longest_destination_fits() -> None:
+    longest = read_destination({"selector": "\\" * MAX_PATH_BYTES, "kind": "value"}, origin=Origin.ADMINISTRATOR)
+    assert decode_destination(encode_destination(longest)) == longest
