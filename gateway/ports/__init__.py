@@ -31,8 +31,10 @@ from gateway.ports.identity import (
 )
 from gateway.ports.journal import Appended, JournalBatch, JournalStore
 from gateway.ports.nodes import (
+    GONE_BACKUPS,
     LOST_NODES,
     LOST_SECONDS,
+    Backup,
     ExpiredLease,
     LeaseTable,
     LostNode,
@@ -96,6 +98,7 @@ from gateway.ports.topics import (
 __all__ = [
     "DOWN",
     "ENTRY_BYTES",
+    "GONE_BACKUPS",
     "LOST_NODES",
     "LOST_SECONDS",
     "NO_NEW_TOPICS",
@@ -107,6 +110,7 @@ __all__ = [
     "Appended",
     "AuthenticationUnavailable",
     "Authenticator",
+    "Backup",
     "Candidate",
     "ClaimRefused",
     "ClaimResult",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from gateway.core.types import NodeRef
+from gateway.core.wire.codes import MirrorMode
 from gateway.ports.sessions import Ownership
 
 
@@ -112,6 +113,28 @@ class LostNode:
     report: NodeReport | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backup:
+    """Which node keeps copies of the sessions of another one, and how complete they are.
+
+    Attributes:
+        node: which run of which node has them.
+        mode: what the copied node waits for.
+        whole: sessions whose copies are complete.
+        of: sessions that are to be copied.
+    """
+
+    node: NodeRef
+    mode: MirrorMode
+    whole: int
+    of: int
+
+
+GONE_BACKUPS: Final = 64
+"""Nodes that are gone and whose backups are remembered: more than that do not go within a window, but for one that dies
+again and again."""
+
+
 class NodeDirectory(Protocol):
     """Who is there: leases by the grid's clock, and who takes over from whom."""
 
@@ -197,6 +220,33 @@ class NodeDirectory(Protocol):
 
         Only for people: ``LOST_NODES`` of them at most, those that died last, and none that a node of an earlier
         release took over. One that has a lease again is not lost.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def tell_backup(self, node: NodeRef, backup: Backup | None, *, keep: float) -> bool:
+        """Tell which node keeps copies of the sessions of *node*; replaces what it told before.
+
+        What it told outlives its lease: whoever claims its sessions asks who has copies of them.
+
+        Args:
+            node: whose sessions.
+            backup: who has the copies; None if nobody has.
+            keep: seconds for which that is remembered when *node* has no lease any more: its longest window. Of nodes
+                that are gone, ``GONE_BACKUPS`` are remembered; those are forgotten that were to be forgotten first.
+
+        Returns:
+            Whether it is remembered; False, and nothing is done, if the lease of *node* does not hold.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def backups(self, *nodes: NodeRef) -> Mapping[NodeRef, Backup]:
+        """Tell who keeps copies of the sessions of *nodes*, or of any node if none is named.
+
+        Those without a backup are missing; so are those whose backup an unknown release has told in its own way.
 
         Raises:
             GridUnavailable: see the module.

@@ -10,13 +10,15 @@ absent ──────────▶ alive ───────────
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.core.types import NodeRef
 from gateway.ports import (
+    GONE_BACKUPS,
     LOST_NODES,
     LOST_SECONDS,
+    Backup,
     ExpiredLease,
     LeaseLost,
     LeaseTable,
@@ -47,12 +49,28 @@ class _Lease:
     report: NodeReport | None = None
 
 
+@dataclass(slots=True)
+class _BackedUp:
+    """What a node has told of its backup.
+
+    Attributes:
+        backup: as it told.
+        keep: seconds for which that is remembered when the node is gone.
+        until: when it is forgotten; None while the node has a lease.
+    """
+
+    backup: Backup
+    keep: float
+    until: float | None = None
+
+
 class Leases:
     """All leases of the grid. Every method is one atomic step; *now* is the grid's clock in seconds."""
 
     def __init__(self) -> None:
         self._leases: dict[NodeRef, _Lease] = {}
         self._lost: dict[NodeRef, _Lease] = {}
+        self._backed_up: dict[NodeRef, _BackedUp] = {}
         self._term = 0
         self._watched_until = 0.0
 
@@ -76,9 +94,10 @@ class Leases:
         expired = sorted(each for each, held in self._leases.items() if held.until <= now)
         return LeaseTable(tuple(alive), tuple(expired), watched=self._watched_until > now)
 
-    def leave(self, node: NodeRef) -> None:
+    def leave(self, node: NodeRef, now: float) -> None:
         """See ``NodeDirectory.leave``."""
         self._leases.pop(node, None)
+        self._tidy_backups(now)
 
     def take_over(self, expired: NodeRef, by: NodeRef, within: float, now: float) -> ExpiredLease | None:
         """See ``NodeDirectory.take_over``; the winner who asks again has won again."""
@@ -100,6 +119,7 @@ class Leases:
         self._lost[expired] = lease
         known = sorted(self._lost, key=lambda each: self._lost[each].until, reverse=True)
         self._lost = {each: self._lost[each] for each in known[:LOST_NODES] if self._is_remembered(each, now)}
+        self._tidy_backups(now)
 
     def lost(self, now: float) -> list[LostNode]:
         """See ``NodeDirectory.lost``."""
@@ -131,6 +151,35 @@ class Leases:
             for node, held in sorted(self._leases.items(), key=lambda item: item[0])
         ]
 
+    def tell_backup(self, node: NodeRef, backup: Backup | None, keep: float, now: float) -> bool:
+        """See ``NodeDirectory.tell_backup``."""
+        self._tidy_backups(now)
+        if not self.holds(node, now):
+            return False
+        if backup is None:
+            self._backed_up.pop(node, None)
+        else:
+            self._backed_up[node] = _BackedUp(backup, keep)
+        return True
+
+    def backups(self, nodes: Sequence[NodeRef], now: float) -> Mapping[NodeRef, Backup]:
+        """See ``NodeDirectory.backups``."""
+        return {
+            node: told.backup
+            for node, told in self._backed_up.items()
+            if (not nodes or node in nodes) and (told.until is None or told.until > now)
+        }
+
+    def _tidy_backups(self, now: float) -> None:
+        """Forget what is known of backups of nodes that are gone for long enough, or that too many others followed."""
+        gone = {node: told for node, told in self._backed_up.items() if node not in self._leases}
+        for told in gone.values():
+            told.until = now + told.keep if told.until is None else told.until
+        ends = {node: told.until for node, told in gone.items() if told.until is not None and told.until > now}
+        kept = sorted(ends, key=lambda node: ends[node], reverse=True)[:GONE_BACKUPS]
+        for node in gone.keys() - kept:
+            del self._backed_up[node]
+
     def _next_term(self) -> int:
         self._term += 1
         return self._term
@@ -150,5 +199,5 @@ class Leases:
         return lease is not None and lease.until > now
 
     def inventory(self) -> set[str]:
-        """Name everything that is kept, but for lost nodes, which are forgotten by themselves."""
+        """Name everything that is kept, but for what outlives nodes, which is forgotten by themselves."""
         return {f"lease of {node}" for node in self._leases}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Final
 
 from gateway.adapters.memory.grid_connection import GridConnection
@@ -14,6 +14,7 @@ from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     AllRevocations,
     Appended,
+    Backup,
     ClaimResult,
     Ended,
     ExpiredLease,
@@ -155,7 +156,7 @@ class MemoryNodeDirectory:
 
     async def leave(self, node: NodeRef) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, _now: grid.leases.leave(node))
+        await self._connection.run(lambda grid, now: grid.leases.leave(node, now))
 
     async def take_over(self, expired: NodeRef, *, by: NodeRef, within: float) -> ExpiredLease | None:
         """See the port."""
@@ -172,6 +173,14 @@ class MemoryNodeDirectory:
     async def report(self, node: NodeRef, report: NodeReport) -> None:
         """See the port."""
         await self._connection.run(lambda grid, _now: grid.leases.report(node, report))
+
+    async def tell_backup(self, node: NodeRef, backup: Backup | None, *, keep: float) -> bool:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.tell_backup(node, backup, keep, now))
+
+    async def backups(self, *nodes: NodeRef) -> Mapping[NodeRef, Backup]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.backups(nodes, now))
 
     async def cluster(self, suggested: str) -> str:
         """See the port."""

@@ -55,6 +55,11 @@ key                              type    content
 ``P:{nodes}:lost``               hash    node incarnation that died and was taken over → ``<when its lease ended (ms)>
                                          <its last report (JSON)>``. Written by who finishes the takeover; for people
                                          alone. Bounded; each entry is forgotten after an hour, and expires as a whole.
+``P:{nodes}:backups``            hash    node incarnation → ``<how long it is kept without the node (ms)> <when it is
+                                         forgotten (ms), 0 while the node has a lease> <which node has copies of its
+                                         sessions, how, and of how many (JSON)>``. Written by the node, while its lease
+                                         holds; outlives it by its longest window, as the copies do. Bounded, and
+                                         expires as a whole when no such node has a lease.
 ``P:{nodes}:inbox:<node>``       stream  ``["claimed", "<session> <epoch> <owner>"]`` told to a node. As the lease.
 ``P:{nodes}:revocations``        hash    ``<kind>:<value>`` → ``<made> <until or -> <reason>``, times in seconds since
                                          1970. Written by whoever revokes; nodes delete those that are over.
@@ -135,6 +140,7 @@ class Keys:
         self.clocks = f"{prefix}:{{nodes}}:clocks"
         self.reports = f"{prefix}:{{nodes}}:reports"
         self.lost = f"{prefix}:{{nodes}}:lost"
+        self.backups = f"{prefix}:{{nodes}}:backups"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
         self.revocations = f"{prefix}:{{nodes}}:revocations"

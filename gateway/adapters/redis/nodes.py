@@ -18,9 +18,12 @@ from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
 from gateway.core.types import NodeRef
+from gateway.core.wire.codes import MirrorMode
 from gateway.ports import (
+    GONE_BACKUPS,
     LOST_NODES,
     LOST_SECONDS,
+    Backup,
     EventLog,
     ExpiredLease,
     LeaseLost,
@@ -144,7 +147,8 @@ class RedisNodes:
             self._write_gate.lose()
         await self._batcher.call(
             scripts.NODE_LEAVE(
-                *(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports, keys.clocks), str(node)
+                *(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports, keys.clocks, keys.backups),
+                *(self._clock.argument(), str(node), GONE_BACKUPS),
             )
         )
 
@@ -168,9 +172,10 @@ class RedisNodes:
         keys = self._keys
         await self._batcher.call(
             scripts.NODE_FINISH(
-                *(keys.leases, keys.members, keys.takeovers, keys.inbox(expired), keys.reports, keys.clocks, keys.lost),
+                *(keys.leases, keys.members, keys.takeovers, keys.inbox(expired), keys.reports, keys.clocks),
+                *(keys.lost, keys.backups),
                 *(self._clock.argument(), str(expired), str(by)),
-                *(_milliseconds(LOST_SECONDS), LOST_NODES),
+                *(_milliseconds(LOST_SECONDS), LOST_NODES, GONE_BACKUPS),
             )
         )
         self._write_gate.expired.pop(expired, None)
@@ -195,6 +200,34 @@ class RedisNodes:
         await self._batcher.call(
             scripts.NODE_REPORT(keys.members, keys.reports, str(node), orjson.dumps(dataclasses.asdict(report)))
         )
+
+    async def tell_backup(self, node: NodeRef, backup: Backup | None, *, keep: float) -> bool:
+        """See ``NodeDirectory.tell_backup``."""
+        keys = self._keys
+        told = b""
+        if backup is not None:
+            told = orjson.dumps(
+                {"backup": str(backup.node), "mode": backup.mode, "whole": backup.whole, "of": backup.of}
+            )
+        kept = await self._batcher.call(
+            scripts.NODE_BACKUP(
+                *(keys.leases, keys.backups, self._clock.argument()),
+                *(str(node), _milliseconds(keep), told, GONE_BACKUPS),
+            )
+        )
+        return bool(kept)
+
+    async def backups(self, *nodes: NodeRef) -> dict[NodeRef, Backup]:
+        """See ``NodeDirectory.backups``."""
+        backups = self._keys.backups
+        told = await self._batcher.call(scripts.NODE_BACKUP_OF(backups, self._clock.argument(), *map(str, nodes)))
+        found: dict[NodeRef, Backup] = {}
+        for name, stored in zip(told[::2], told[1::2], strict=True):
+            try:
+                found[NodeRef.parse(name.decode())] = _backup(stored)
+            except ValueError as error:
+                self._foreign.skipped(backups, repr(name[:_SHOWN_BYTES]), error)
+        return found
 
     async def cluster(self, suggested: str) -> str:
         """See ``NodeDirectory.cluster``."""
@@ -321,6 +354,21 @@ def _report(stored: bytes) -> NodeReport | None:
     except TypeError:
         return None
     return dataclasses.replace(report, reasons=tuple(report.reasons), link_protocols=tuple(report.link_protocols))
+
+
+def _backup(stored: bytes) -> Backup:
+    """Read what a node has told of its backup.
+
+    Raises:
+        ValueError: it is nothing that this release understands.
+    """
+    told: Any = orjson.loads(stored)
+    if not isinstance(told, dict) or not isinstance(told.get("backup"), str):
+        raise ValueError("it names no backup")  # noqa: TRY004 - what is read is wrong, not who reads it
+    whole, of = told.get("whole"), told.get("of")
+    if type(whole) is not int or type(of) is not int:
+        raise ValueError("'whole' and 'of' are no numbers")
+    return Backup(node=NodeRef.parse(told["backup"]), mode=MirrorMode(str(told.get("mode"))), whole=whole, of=of)
 
 
 def _term(member: bytes) -> int:

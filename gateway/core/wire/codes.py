@@ -134,6 +134,17 @@ class Numbering(StrEnum):
     """Both sides begin at 1."""
 
 
+class MirrorMode(StrEnum):
+    """What a node waits for that keeps copies of its sessions at another node, its backup."""
+
+    ASYNC = "async"
+    """Nothing: what leaves for a client has left for the backup, too."""
+    SYNC = "sync"
+    """The backup has it before a client does; should the backup be silent for too long, as ``ASYNC``, and told."""
+    STRICT = "strict"
+    """The backup has it before a client does, however long that takes."""
+
+
 class NotReplayed(StrEnum):
     """Why a failover sends current values of a topic partition, and not every update that was missed (10.6)."""
 

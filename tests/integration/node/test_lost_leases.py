@@ -27,7 +27,7 @@ async def test_the_sessions_of_a_dead_node_whose_lease_is_lost_are_taken_over() 
             session = SessionId((await raw.hello(window=scaled(2.0)))["session"])
             me = n1.gateway.me
             replica = memory.snapshot()
-            replica.leases.leave(me)
+            replica.leases.leave(me, 0.0)
             # Both at once: the node is dead before the grid is back.
             n1.gateway.node._context.grid.cut()  # type: ignore[attr-defined]
             memory.go_away()
@@ -48,7 +48,7 @@ async def test_a_living_node_whose_lease_is_lost_keeps_its_sessions() -> None:
     ):
         session = SessionId((await raw.hello())["session"])
         replica = memory.snapshot()
-        replica.leases.leave(n1.gateway.me)
+        replica.leases.leave(n1.gateway.me, 0.0)
         memory.go_away()
         memory.come_back(snapshot=replica)
         nodes = n2.gateway.node._context.grid

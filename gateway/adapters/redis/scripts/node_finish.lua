@@ -8,14 +8,16 @@
 -- KEYS[5] reports    hash    node -> what it told of itself
 -- KEYS[6] clocks     hash    node -> what it found of the clock of Redis
 -- KEYS[7] lost       hash    lost node -> "<when its lease ended (ms)> <what it told of itself, or nothing>"
+-- KEYS[8] backups    hash    node -> see node_backup.lua
 -- ARGV[1] expired node
 -- ARGV[2] who finished
 -- ARGV[3] how long a lost node is remembered (ms)
 -- ARGV[4] how many are, at most; of more, those that are lost for longest are forgotten
+-- ARGV[5] how many nodes that are gone are remembered with their backups, at most
 -- Result  1 if it is no longer listed, 0 if it came back or another node has the right by now
 --
 -- Invariant: only the node that has the right removes another. What is remembered of lost nodes is bounded, and ends.
--- Needs clock.lua.
+-- Needs clock.lua, backups.lua.
 local right = redis.call('HGET', KEYS[3], ARGV[1])
 if not right or string.match(right, '^%d+ (.*)$') ~= ARGV[2] then
   return 0
@@ -48,4 +50,5 @@ redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('DEL', KEYS[4])
 redis.call('HDEL', KEYS[5], ARGV[1])
 redis.call('HDEL', KEYS[6], ARGV[1])
+tidy_backups(KEYS[8], KEYS[1], ARGV[5])
 return 1
