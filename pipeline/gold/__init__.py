@@ -7,7 +7,7 @@ Each transformation takes data frames and gives one; ``job`` alone reads and wri
 from pipeline.gold.incidents import found_incidents, incident_sessions, incidents
 from pipeline.gold.loads import capacity, traffic
 from pipeline.gold.losses import days_of_runs, losses
-from pipeline.gold.objectives import objectives
+from pipeline.gold.objectives import objectives, refused_sessions
 from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
@@ -23,6 +23,7 @@ __all__ = [
     "incidents",
     "losses",
     "objectives",
+    "refused_sessions",
     "rejections",
     "slow_consumers",
     "storms",

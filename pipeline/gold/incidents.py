@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 from gateway.core.journal import events
 from pipeline.gold.expressions import away, rungs, shaped, share, stints
 from pipeline.gold.tables import INCIDENT_SESSIONS, INCIDENTS
-from pipeline.gold.words import CLOSED, DEATH, DRAIN, EXPIRED, HANG, SLACK_SECONDS, UNSAID
+from pipeline.gold.words import AWAY, CLOSED, DEATH, DRAIN, ENDED, EXPIRED, HANG, RECOVERED, SLACK_SECONDS, UNSAID
 
 
 def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
@@ -90,10 +90,10 @@ def incident_sessions(found: DataFrame, silver: DataFrame) -> DataFrame:
     first = Window.partitionBy("incident", "session").orderBy("place")
     came = back.isNotNull()
     fate = (
-        f.when(came, "recovered")
-        .when(f.col("end") == CLOSED, "closed")
-        .when(f.col("state") == "ended", "expired")
-        .otherwise("away")
+        f.when(came, RECOVERED)
+        .when(f.col("end") == CLOSED, CLOSED)
+        .when(f.col("state") == ENDED, EXPIRED)
+        .otherwise(AWAY)
     )
     return shaped(
         joined.withColumn("rank", f.row_number().over(first))
@@ -119,9 +119,9 @@ def incidents(found: DataFrame, touched: DataFrame) -> DataFrame:
     """
     fates = touched.groupBy("incident").agg(
         f.count("*").alias("sessions"),
-        _fate("recovered").alias("comebacks"),
+        _fate(RECOVERED).alias("comebacks"),
         *rungs(f.col("rung"), f.col("replayed")),
-        *(_fate(name).alias(name) for name in ("expired", "closed", "away")),
+        *(_fate(name).alias(name) for name in (EXPIRED, CLOSED, AWAY)),
         *away(f.col("away_ms")),
         f.sum("resent").alias("resent"),
         f.count_if(f.col("lost") > 0).alias("lossy"),

@@ -26,7 +26,7 @@ from pipeline.bronze.files import in_turn
 from pipeline.gold.incidents import found_incidents, incident_sessions, incidents
 from pipeline.gold.loads import capacity, traffic
 from pipeline.gold.losses import days_of_runs, losses
-from pipeline.gold.objectives import objectives
+from pipeline.gold.objectives import objectives, refused_sessions
 from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
@@ -134,10 +134,11 @@ def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambd
     found = keep(found_incidents(days, seldom))
     touched = keep(incident_sessions(found, silver))
     return {
-        "objectives": objectives(seldom, silver),
+        "objectives": objectives(seldom, silver, found, touched),
         "incidents": incidents(found, touched),
         "incident_sessions": touched,
         "storms": storms(seldom, silver, found),
+        "refused_sessions": refused_sessions(seldom, silver),
         "slow_consumers": slow_consumers(seldom, silver),
         "traffic": traffic(seldom),
         "capacity": capacity(seldom),

@@ -89,14 +89,27 @@ OBJECTIVES: Final = GoldTable(
         _RELEASE,
         _count("comebacks", "Clients that came back to their sessions here, in this hour."),
         *_RUNGS,
-        _count("refused", "Resumes with a genuine token that were refused for good."),
+        _count(
+            "refused", "Resumes with a genuine token that were refused for good; a client may try a dead token often."
+        ),
+        _count(
+            "refused_sessions",
+            "Different sessions among these that were refused for the first time on this day, without those that "
+            "`missed` counts: one client that tries a dead token 600 times is one.",
+        ),
+        _count(
+            "missed",
+            "Sessions that an incident of this node touched, in the hour in which it began, and whose clients have not "
+            "come back: expired, or still away.",
+        ),
         _count("put_off", "Resumes that were told to try again: the grid was unreachable, or too many came at once."),
         _count("strangers", "Resumes whose token was not genuine; they are nobody's comeback."),
         _count("expired", "Sessions served here last whose window ended in this hour, as was reported or must be so."),
         Column(
             "recovered_share",
             _SHARE,
-            "Comebacks as a share of comebacks and refusals for good; none if there was neither.",
+            "Comebacks as a share of comebacks, sessions that were refused for good, and those that were missed; none "
+            "if there were none of these.",
         ),
         Column("reattached_share", _SHARE, "Comebacks that were reattached as a share of all comebacks."),
         *_AWAY,
@@ -209,6 +222,22 @@ STORMS: Final = GoldTable(
     ),
 )
 
+REFUSED_SESSIONS: Final = GoldTable(
+    "refused_sessions",
+    "Whose session was gone when its client came for it. One row for each day and session that was refused for good.",
+    (
+        Column("session", _TEXT, "Which session.", required=True),
+        Column("principal", _TEXT, "Whose it is."),
+        Column("client", _TEXT, "What the client said it is."),
+        _count("refusals", "How often it was refused for good on this day."),
+        Column("reason", _TEXT, "Why, the first time."),
+        Column("node", _TEXT, "Where, the first time."),
+        Column("first_at", _INSTANT, "When first.", required=True),
+        Column("last_at", _INSTANT, "When last.", required=True),
+        _by_date("on which it happened"),
+    ),
+)
+
 SLOW_CONSUMERS: Final = GoldTable(
     "slow_consumers",
     "Who reads too slowly. One row for each day and session whose connection was closed for that.",
@@ -310,6 +339,7 @@ TABLES: Final[Mapping[str, GoldTable]] = {
         INCIDENTS,
         INCIDENT_SESSIONS,
         STORMS,
+        REFUSED_SESSIONS,
         SLOW_CONSUMERS,
         TRAFFIC,
         CAPACITY,

@@ -26,6 +26,13 @@ CLOSED: Final = "closed"
 EXPIRED: Final = "expired"
 """How sessions end, in silver: also the cause of the interval that they end."""
 
+RECOVERED: Final = "recovered"
+AWAY: Final = "away"
+"""Fates of sessions that an incident touched, beside the ends above."""
+
+NOT_BACK: Final = (EXPIRED, AWAY)
+"""Fates of sessions whose clients never came back, as far as is known."""
+
 UNSAID: Final = ("node_died", "fenced")
 """Causes of a connection's end that are not its own node's word of a loss."""
 

@@ -93,7 +93,8 @@ def _newest(rows: Iterable[Row], key: str, by: str) -> dict[str, list[Row]]:
 
 
 _COUNTS: Final = (
-    "comebacks", *RUNGS, "other_rungs", "replayed", "not_replayed", "refused", "put_off", "expired", "lossy", "lost",
+    "comebacks", *RUNGS, "other_rungs", "replayed", "not_replayed", "refused", "refused_sessions", "missed", "put_off",
+    "expired", "lossy", "lost",
 )  # fmt: skip
 
 
@@ -106,7 +107,7 @@ def _together(rows: list[Row]) -> dict[str, Any]:
         known = [row[name] for row in rows if row[name] is not None]
         if known:
             told[name] = max(known)
-    tried = told["comebacks"] + told["refused"]
+    tried = told["comebacks"] + told["refused_sessions"] + told["missed"]
     if tried:
         told["recovered_share"] = told["comebacks"] / tried
     return told

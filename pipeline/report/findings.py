@@ -24,7 +24,8 @@ Row: TypeAlias = Mapping[str, Any]
 """A row of a table."""
 
 TABLES: Final = (
-    "objectives", "incidents", "incident_sessions", "storms", "slow_consumers", "traffic", "capacity", "losses",
+    "objectives", "incidents", "incident_sessions", "refused_sessions", "storms", "slow_consumers", "traffic",
+    "capacity", "losses",
 )  # fmt: skip
 """The gold tables that the report shows."""
 

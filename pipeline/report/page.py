@@ -18,7 +18,7 @@ from pipeline.gold.words import FAILED_OVER, REATTACHED, RUNGS
 from pipeline.report import charts
 from pipeline.report.findings import Findings, Row
 from pipeline.report.objective import BurnDown, Objective, judge
-from pipeline.report.text import FILTERS, count, shown
+from pipeline.report.text import FILTERS, count, duration, percent, shown
 from pipeline.report.timelines import Picture, picture_of
 
 ROWS: Final = 200
@@ -82,7 +82,7 @@ def write_report(findings: Findings, objective: Objective, file: Path, *, made_a
 
 def render(findings: Findings, objective: Objective, *, made_at: datetime, lake: str) -> str:
     """Make the text of the page; see ``write_report``."""
-    judged = judge(objective, findings.gold["objectives"], findings.gold["incident_sessions"])
+    judged = judge(objective, findings.gold)
     incidents = sorted(findings.gold["incidents"], key=lambda row: row["begins"])
     told = sorted(incidents, key=lambda row: -row["sessions"])[:INCIDENTS]
     chapters = [Chapter(row, findings, number) for number, row in enumerate(incidents, 1) if row in told]
@@ -94,6 +94,7 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         judged=judged,
         objective=objective,
         figures=_figures(findings, judged),
+        verdict=_verdict(judged),
         incidents=incidents,
         chapters=chapters,
         names={row["incident"]: f"{row['kind']} of {shown(row['node'])}" for row in incidents},
@@ -128,7 +129,8 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
     losses = findings.gold["losses"]
     return {
         "comebacks": sum(row["comebacks"] for row in findings.gold["objectives"]),
-        "refused": sum(row["refused"] for row in findings.gold["objectives"]),
+        "refusals": sum(row["refused"] for row in findings.gold["objectives"]),
+        "affected": len({row["session"] for row in findings.gold["incident_sessions"]}),
         "put_off": sum(row["put_off"] for row in findings.gold["objectives"]),
         "expired": sum(row["expired"] for row in findings.gold["objectives"]),
         "lost": sum(row["lost"] for row in findings.gold["objectives"]),
@@ -141,6 +143,17 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
         "unexplained": sum(row["unexplained"] for row in losses),
         "events": sum(row["events"] for row in losses),
     }
+
+
+def _verdict(judged: BurnDown) -> Mapping[str, str]:
+    """Say in words what was found of the objective, and in which colour: green is only what was kept."""
+    promised = f"promised {percent(judged.objective.share)} within {duration(judged.objective.away * 1000)}"
+    if judged.is_met is None:
+        return {"word": "Nothing to judge", "told": f"nobody had to come back; {promised}", "mood": ""}
+    told = f"{percent(judged.share)} of {count(judged.tried)} clients were back in time and whole; {promised}"
+    return {"word": "Kept", "told": told, "mood": "good"} if judged.is_met else {
+        "word": "Broken", "told": told, "mood": "bad"
+    }  # fmt: skip
 
 
 def _rungs_told(rungs: Mapping[str, int]) -> str:

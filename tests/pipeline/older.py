@@ -6,7 +6,7 @@ from typing import Final
 
 import pyarrow as pa
 
-ADDED: Final = frozenset({"handed_over", "mirrored", "replayed", "not_replayed"})
+ADDED: Final = frozenset({"handed_over", "mirrored", "replayed", "not_replayed", "refused_sessions", "missed"})
 """Columns of gold, and fields of the intervals of silver, that have come with version 2."""
 
 

@@ -104,7 +104,21 @@ WHERE first_of = 1
 
 _QUERIES: Final = {
     "objectives": f"""
-        WITH expired AS (
+        WITH touched AS ({_TOUCHED}), never AS (
+            SELECT session, arg_min(i, begins::VARCHAR || i.kind || i.incarnation) AS i
+            FROM touched JOIN incident i ON touched.incident = i.kind || '-' || i.incarnation
+            WHERE fate IN ('expired', 'away') GROUP BY session
+        ), m AS (
+            SELECT date_trunc('hour', i.begins) AS "hour", i.node AS node, i."release" AS "release", count(*) AS missed
+            FROM never GROUP BY ALL
+        ), dead AS (
+            SELECT "at", node, "release", row_number() OVER (PARTITION BY session, "at"::DATE ORDER BY "at", node) AS n
+            FROM ev WHERE type = 'session_refused' AND session IS NOT NULL AND reason NOT IN ({RETRYABLE})
+              AND session NOT IN (SELECT session FROM never)
+        ), d AS (
+            SELECT date_trunc('hour', "at") AS "hour", node, "release", count(*) AS refused_sessions
+            FROM dead WHERE n = 1 GROUP BY ALL
+        ), expired AS (
             SELECT ended_at, stint.node, stint."release" FROM se
             LEFT JOIN stint ON stint.session = se.session
                 AND turn = (SELECT max(turn) FROM stint s WHERE s.session = se.session)
@@ -113,6 +127,7 @@ _QUERIES: Final = {
             SELECT date_trunc('hour', begins) AS "hour", node, "release" FROM back
             UNION SELECT date_trunc('hour', "at"), node, "release" FROM ev WHERE type = 'session_refused'
             UNION SELECT date_trunc('hour', ended_at), node, "release" FROM expired
+            UNION SELECT "hour", node, "release" FROM m UNION SELECT "hour", node, "release" FROM d
         ), b AS (
             SELECT date_trunc('hour', begins) AS "hour", node, "release", count(*) AS comebacks,
                    count(*) FILTER (rung = 'reattached') AS reattached,
@@ -138,10 +153,12 @@ _QUERIES: Final = {
                coalesce(handed_over, 0) AS handed_over, coalesce(mirrored, 0) AS mirrored,
                coalesce(failed_over, 0) AS failed_over, coalesce(other_rungs, 0) AS other_rungs,
                coalesce(replayed, 0) AS replayed, coalesce(not_replayed, 0) AS not_replayed,
-               coalesce(refused, 0) AS refused, coalesce(put_off, 0) AS put_off, coalesce(strangers, 0) AS strangers,
+               coalesce(refused, 0) AS refused, coalesce(refused_sessions, 0) AS refused_sessions,
+               coalesce(missed, 0) AS missed, coalesce(put_off, 0) AS put_off, coalesce(strangers, 0) AS strangers,
                coalesce(expired, 0) AS expired,
-               CASE WHEN coalesce(comebacks, 0) + coalesce(refused, 0) > 0
-                    THEN coalesce(comebacks, 0) / (coalesce(comebacks, 0) + coalesce(refused, 0)) END
+               CASE WHEN coalesce(comebacks, 0) + coalesce(refused_sessions, 0) + coalesce(missed, 0) > 0
+                    THEN coalesce(comebacks, 0)
+                         / (coalesce(comebacks, 0) + coalesce(refused_sessions, 0) + coalesce(missed, 0)) END
                     AS recovered_share,
                CASE WHEN comebacks > 0 THEN reattached / comebacks END AS reattached_share,
                coalesce(measured, 0) AS measured, away_p50_ms, away_p95_ms, away_p99_ms, away_max_ms,
@@ -155,6 +172,10 @@ _QUERIES: Final = {
             AND r."release" IS NOT DISTINCT FROM keys."release"
         LEFT JOIN x ON x."hour" = keys."hour" AND x.node IS NOT DISTINCT FROM keys.node
             AND x."release" IS NOT DISTINCT FROM keys."release"
+        LEFT JOIN m ON m."hour" = keys."hour" AND m.node IS NOT DISTINCT FROM keys.node
+            AND m."release" IS NOT DISTINCT FROM keys."release"
+        LEFT JOIN d ON d."hour" = keys."hour" AND d.node IS NOT DISTINCT FROM keys.node
+            AND d."release" IS NOT DISTINCT FROM keys."release"
     """,
     "incidents": f"""
         WITH touched AS ({_TOUCHED})
@@ -211,6 +232,14 @@ _QUERIES: Final = {
                    AS incidents,
                s.begins::DATE AS "date"
         FROM summed s
+    """,
+    "refused_sessions": f"""
+        SELECT e.session, any_value(s.principal) AS principal, any_value(s.client) AS client, count(*) AS refusals,
+               arg_min(reason, "at") AS reason, arg_min(node, "at") AS node, min("at") AS first_at,
+               max("at") AS last_at, "at"::DATE AS "date"
+        FROM ev e LEFT JOIN se s USING (session)
+        WHERE type = 'session_refused' AND session IS NOT NULL AND reason NOT IN ({RETRYABLE})
+        GROUP BY e.session, "at"::DATE
     """,
     "slow_consumers": """
         SELECT e.session, any_value(s.principal) AS principal, any_value(s.client) AS client, count(*) AS closes,

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-TOLD = frozenset({"incidents", "incident_sessions", "losses", "objectives"})
+TOLD = frozenset({"incidents", "incident_sessions", "losses", "objectives", "refused_sessions"})
 """The tables that these cases are about."""
 
 
@@ -81,6 +81,12 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     story.back(108, "n3a", "s2", 2, away_ms=3_500, peer_incarnation="n2a", lost=7, replayed=False)
     story.tell(109, "n3a", "node_expired", peer_incarnation="n2a", since=103, until=108.5)
     story.tell(166, "n3a", "session_expired", session="s6", epoch=1)
+    # Its client comes too late, again and again; so does one whose session nobody knows.
+    for again in range(5):
+        story.tell(170 + again, "n3a", "session_refused", session="s6", reason="session_expired", away_ms=70_000)
+        story.tell(171 + again, "n4a", "session_refused", session="s9", reason="session_unknown")
+    story.tell(172, "n3a", "session_refused", session="s9", reason="grid_unavailable")
+    story.tell(180, "n3a", "session_refused", session="s9", reason="session_unknown")
     # n4 begins anew, and nobody ever said that it was gone: s4 comes back to the new run, which loses three events.
     story.tell(199, "n4a", "traffic_measured", since=140, until=199, deliveries=0, connections=1, sessions=1, cpu_ms=2)
     story.tell(300, "n4b", "node_started")
@@ -176,6 +182,24 @@ def test_whoever_did_not_come_back_in_time_has_expired_whether_somebody_told_or_
 ) -> None:
     expired = {each["node"]: each["expired"] for each in tables["objectives"] if each["expired"]}
     assert expired == {"n1": 1, "n6": 1}
+
+
+def test_one_client_that_tries_a_dead_token_often_is_one(tables: dict[str, list[dict[str, Any]]]) -> None:
+    found = by(tables, "refused_sessions", "session")
+    names = ("refusals", "reason", "node", "principal")
+    assert [found["s6"][name] for name in names] == [5, "session_expired", "n3", "of-s6"]
+    assert [found["s9"][name] for name in names] == [6, "session_unknown", "n4", None]
+    noon = {each["node"]: each for each in tables["objectives"] if each["hour"].replace(tzinfo=UTC) == NOON}
+    assert {name: (each["refused"], each["refused_sessions"], each["put_off"]) for name, each in noon.items()} == {
+        "n1": (0, 0, 0), "n2": (0, 0, 0), "n3": (6, 0, 1), "n4": (5, 1, 0), "n6": (0, 0, 0),
+    }  # fmt: skip
+
+
+def test_who_never_came_back_from_an_incident_is_counted_and_once(tables: dict[str, list[dict[str, Any]]]) -> None:
+    noon = {each["node"]: each for each in tables["objectives"] if each["hour"].replace(tzinfo=UTC) == NOON}
+    assert {name: each["missed"] for name, each in noon.items() if each["missed"]} == {"n1": 1}
+    assert noon["n1"]["recovered_share"] == 0
+    assert noon["n4"]["recovered_share"] == 2 / 3
 
 
 def test_missing_numbers_are_told_and_explained_as_far_as_they_are(tables: dict[str, list[dict[str, Any]]]) -> None:

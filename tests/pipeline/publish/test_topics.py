@@ -20,7 +20,8 @@ REPLAYED = ("replayed", "not_replayed")
 
 def objective(**more: Any) -> dict[str, Any]:
     counts = (
-        "comebacks", *RUNGS, "other_rungs", *REPLAYED, "refused", "put_off", "expired", "lossy", "lost",
+        "comebacks", *RUNGS, "other_rungs", *REPLAYED, "refused", "refused_sessions", "missed", "put_off",
+        "expired", "lossy", "lost",
     )  # fmt: skip
     blank = dict.fromkeys(counts, 0)
     away = dict.fromkeys(("away_p50_ms", "away_p95_ms", "away_p99_ms", "away_max_ms"))
@@ -36,16 +37,19 @@ def test_the_newest_hour_of_a_node_is_told_with_its_releases_together() -> None:
         {
             "objectives": [
                 objective(comebacks=99),
-                objective(hour=LATER, comebacks=3, replayed=3, refused=1, away_p50_ms=10, away_max_ms=50),
-                objective(hour=LATER, comebacks=5, refused=1, release="1.1", away_p50_ms=20),
+                objective(
+                    hour=LATER, comebacks=3, replayed=3, refused=600, refused_sessions=1, away_p50_ms=10, away_max_ms=50
+                ),
+                objective(hour=LATER, comebacks=5, missed=1, release="1.1", away_p50_ms=20),
             ]
         }
     )
     assert told == {
         "ops/objective/n1": {
             "node": "n1", "hour": "2026-01-02T13:00:00+00:00", "comebacks": 8, "reattached": 0, "handed_over": 0,
-            "mirrored": 0, "failed_over": 0, "other_rungs": 0, "replayed": 3, "not_replayed": 0, "refused": 2,
-            "put_off": 0, "expired": 0, "lossy": 0, "lost": 0, "away_p50_ms": 20, "away_max_ms": 50,
+            "mirrored": 0, "failed_over": 0, "other_rungs": 0, "replayed": 3, "not_replayed": 0, "refused": 600,
+            "refused_sessions": 1, "missed": 1, "put_off": 0, "expired": 0,
+            "lossy": 0, "lost": 0, "away_p50_ms": 20, "away_max_ms": 50,
             "recovered_share": 0.8,
         }
     }  # fmt: skip

@@ -93,6 +93,11 @@ def incident(**more: Any) -> dict[str, Any]:
     }
 
 
+def refused(name: str, **more: Any) -> dict[str, Any]:
+    told = {"session": name, "refusals": 1, "first_at": at(90), "last_at": at(90), "date": NOON.date()}
+    return told | more
+
+
 def hour(**more: Any) -> dict[str, Any]:
     return {"hour": NOON, "node": "n2", "release": "1.0", "date": NOON.date(), **more}
 
@@ -104,7 +109,7 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
         gold,
         "objectives",
         [
-            hour(comebacks=2, failed_over=2, replayed=1, not_replayed=1, measured=2, refused=1, expired=1),
+            hour(comebacks=2, failed_over=2, replayed=1, not_replayed=1, measured=2, refused=600, expired=1),
             hour(hour=at(3600), comebacks=7, reattached=7),
         ],
     )
@@ -134,6 +139,7 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
             touched("gone", principal=evil, fate="expired"),
         ],
     )
+    write_gold(gold, "refused_sessions", [refused("unknown", principal=evil, refusals=600)])
     write_gold(
         gold,
         "storms",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +34,7 @@ from tests.pipeline.report.tables import (
     hour,
     incident,
     interval,
+    refused,
     session,
     touched,
     write_gold,
@@ -54,6 +57,15 @@ def findings_of(lake: Path, first: date | None = None) -> Findings:
 
 def page_of(lake: Path, objective: Objective | None = None) -> str:
     return render(findings_of(lake), objective or Objective(), made_at=datetime(2026, 1, 3, tzinfo=UTC), lake="lake")
+
+
+def judged_of(objective: Objective, **rows: Sequence[Mapping[str, Any]]) -> BurnDown:
+    """Judge rows of gold tables, by table; what they do not tell is nothing."""
+    empty: dict[str, tuple[Mapping[str, Any], ...]] = dict.fromkeys(TABLES, ())
+    given: dict[str, tuple[Mapping[str, Any], ...]] = {
+        name: tuple(filled(TABLES[name].schema, row) for row in told) for name, told in rows.items()
+    }
+    return judge(objective, empty | given)
 
 
 class Seen(HTMLParser):
@@ -207,31 +219,85 @@ def test_refused_lossy_and_late_comebacks_are_not_good_and_each_counts_once() ->
         touched("quick", back_at=at(61), away_ms=10_000),
         touched("gone", fate="expired"),
     ]
-    judged = judge(
+    judged = judged_of(
         Objective(0.9, 10),
-        [hour(comebacks=8, refused=1, lossy=1), hour(node="n3", comebacks=1, refused=0, lossy=0)],
-        [filled(TABLES["incident_sessions"].schema, row) for row in touched_ones],
+        objectives=[hour(comebacks=8, refused=600, lossy=1), hour(node="n3", comebacks=1, refused=0, lossy=0)],
+        incident_sessions=touched_ones,
+        incidents=[incident()],
+        refused_sessions=[refused("dead", refusals=600)],
     )
-    assert judged.hours == (Judged(NOON, tried=10, refused=1, lossy=1, late=1),)
-    assert judged.bad == 3
-    assert judged.budget == pytest.approx(1.0)
-    assert not judged.is_met
+    assert judged.hours == (Judged(NOON, tried=11, refused=1, lossy=1, late=1, missed=1),)
+    assert judged.bad == 4
+    assert judged.budget == pytest.approx(1.1)
+    assert judged.is_met is False
     ((hour_told, share),) = judged.left()
     assert hour_told == NOON
-    assert share == pytest.approx(-2.0)
+    assert share == pytest.approx(1 - 4 / 1.1)
+
+
+def test_who_never_came_back_from_an_incident_was_missed() -> None:
+    """9,000 of 10,000 sessions that a death touched and that never return are no 100 %."""
+    judged = judged_of(
+        Objective(),
+        objectives=[hour(comebacks=1_000)],
+        incidents=[incident()],
+        incident_sessions=[
+            *(touched(f"back{number}", back_at=at(61), away_ms=900) for number in range(1_000)),
+            *(touched(f"gone{number}", fate="expired") for number in range(9_000)),
+        ],
+    )
+    assert (judged.tried, judged.missed) == (10_000, 9_000)
+    assert judged.share == pytest.approx(0.1)
+    assert judged.is_met is False
+
+
+def test_who_never_came_back_counts_once_whatever_else_is_told_of_him() -> None:
+    death = "death-cd34"
+    judged = judged_of(
+        Objective(),
+        incidents=[incident(), incident(incident=death, begins=at(-7200))],
+        incident_sessions=[touched("gone", fate="expired"), touched("gone", incident=death, fate="expired")],
+        refused_sessions=[refused("gone", first_at=at(4000)), refused("gone", first_at=at(90_000))],
+    )
+    assert judged.hours == (Judged(at(-7200), tried=1, refused=0, lossy=0, late=0, missed=1),)
+
+
+@pytest.mark.parametrize(("seconds", "missed"), [(69, 0), (71, 1)])
+def test_who_is_away_is_missed_when_it_takes_longer_than_promised(seconds: int, missed: int) -> None:
+    judged = judged_of(
+        Objective(0.999, 10),
+        incidents=[incident()],
+        incident_sessions=[touched("away", fate="away"), touched("closed", fate="closed")],
+        losses=[{"incarnation": "ab12", "first_at": NOON, "last_at": at(seconds), "date": NOON.date()}],
+    )
+    assert judged.missed == missed
+
+
+def test_where_nobody_had_to_come_back_there_is_nothing_to_judge(tmp_path: Path) -> None:
+    assert judged_of(Objective()).is_met is None
+    write_gold(tmp_path / "gold", "objectives", [hour()])
+    page = page_of(tmp_path)
+    assert "Nothing to judge" in words(page)
+    assert 'class="tile good"><dt>The objective' not in page
+
+
+def test_refusals_that_an_older_release_has_counted_are_counted_as_it_did() -> None:
+    older = filled(TABLES["objectives"].schema, hour(comebacks=9, refused=2)) | {"refused_sessions": None}
+    judged = judge(Objective(), dict.fromkeys(TABLES, ()) | {"objectives": (older,)})
+    assert (judged.tried, judged.refused) == (11, 2)
 
 
 def test_a_budget_is_used_up_hour_by_hour() -> None:
-    hours = tuple(Judged(at(3600 * number), 1000, refused, 0, 0) for number, refused in enumerate((1, 0, 2)))
+    hours = tuple(Judged(at(3600 * number), 1000, wrong, 0, 0) for number, wrong in enumerate((1, 0, 2)))
     judged = BurnDown(Objective(0.999, 10), hours)
     assert [share for _, share in judged.left()] == pytest.approx([2 / 3, 2 / 3, 0])
     assert judged.is_met
     assert BurnDown(Objective(0.9, 10), (Judged(NOON, 10, 1, 0, 0),)).is_met
 
 
-@pytest.mark.parametrize(("refused", "met"), [(0, True), (1, False)])
-def test_a_promise_of_all_leaves_no_budget(refused: int, *, met: bool) -> None:
-    judged = BurnDown(Objective(1.0, 10), (Judged(NOON, 5, refused, 0, 0),))
+@pytest.mark.parametrize(("wrong", "met"), [(0, True), (1, False)])
+def test_a_promise_of_all_leaves_no_budget(wrong: int, *, met: bool) -> None:
+    judged = BurnDown(Objective(1.0, 10), (Judged(NOON, 5, wrong, 0, 0),))
     assert judged.is_met is met
     assert judged.left() == [(NOON, float(met))]
 
