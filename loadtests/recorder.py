@@ -18,7 +18,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import SessionClosed, SessionEnded, SessionExpired, SessionRefused
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.wire.codec import encode_value
-from gateway.core.wire.codes import Numbering
+from gateway.core.wire.codes import Numbering, Outcome
 from gateway.core.wire.packets import Update, Welcome
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
 from loadtests.greenlets import sleep
@@ -39,10 +39,6 @@ TICK: Final = 0.1
 
 LATE: Final = 0.05
 """Seconds by which such a look may come late; more would show in the latencies that are measured."""
-
-HANDED_OVER: Final = "handed_over"
-MIRRORED: Final = "mirrored"
-"""The rungs between (4.3.2); other words are counted by what they mean for the numbering."""
 
 _MOST_MESSAGES: Final = 50
 """Different messages of violations that are kept; a node that breaks everything must not fill the report."""
@@ -235,11 +231,12 @@ class Watching:
             return
         tally = recorder.tally
         kept = recovery.numbering is Numbering.KEPT
-        if kept and recovery.outcome == HANDED_OVER:
+        if kept and recovery.outcome == Outcome.HANDED_OVER:
             tally.handed_over += 1
-        elif kept and recovery.outcome == MIRRORED:
+        elif kept and recovery.outcome == Outcome.MIRRORED:
             tally.mirrored += 1
         elif kept:
+            # Other words than those of the rungs between (4.3.2) are counted by what they mean for the numbering.
             tally.reattached += 1
         else:
             tally.failed_over += 1

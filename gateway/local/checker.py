@@ -26,10 +26,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.topics.versions import GENERATION_SHIFT
+from gateway.core.wire.codes import RECOVERED, Outcome
 
-REATTACHED: Final = "reattached"
-HANDED_OVER: Final = "handed_over"
-FAILED_OVER: Final = "failed_over"
+REATTACHED: Final = Outcome.REATTACHED.value
+HANDED_OVER: Final = Outcome.HANDED_OVER.value
+MIRRORED: Final = Outcome.MIRRORED.value
+FAILED_OVER: Final = Outcome.FAILED_OVER.value
+
+_NOTHING_LOST: Final = frozenset(RECOVERED) - {FAILED_OVER}
+"""Outcomes on which every packet arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +241,7 @@ class Expectation:
             elif recovery.outcome not in self.outcomes:
                 allowed = " or ".join(sorted(self.outcomes))
                 violations.append(Violation("P2", f"{who} was {recovery.outcome} instead of {allowed}"))
-            if recovery.outcome in {REATTACHED, HANDED_OVER} and recovery.lost != 0:
+            if recovery.outcome in _NOTHING_LOST and recovery.lost != 0:
                 lost = f"{who} was {recovery.outcome}, and yet lost {recovery.lost} packets"
                 violations.append(Violation("P2", lost))
             if recovery.replayed and recovery.lost != 0:

@@ -8,13 +8,13 @@ from gateway.core.wire.codes import ERRORS, Outcome
 
 CREATED: Final = Outcome.CREATED.value
 REATTACHED: Final = Outcome.REATTACHED.value
-HANDED_OVER: Final = "handed_over"
-MIRRORED: Final = "mirrored"
+HANDED_OVER: Final = Outcome.HANDED_OVER.value
+MIRRORED: Final = Outcome.MIRRORED.value
 FAILED_OVER: Final = Outcome.FAILED_OVER.value
 
 RUNGS: Final = (REATTACHED, HANDED_OVER, MIRRORED, FAILED_OVER)
 """Those that have a column, in the order of the ladder. A pipeline may be older than the nodes whose journal it reads,
-so all words that the protocol knows or reserves (4.3.2) have theirs; what else it meets is counted as others."""
+so all words that the protocol knows have theirs; what else it meets is counted as others."""
 
 CONNECTED: Final = "connected"
 """Kind of an interval of silver."""

@@ -44,6 +44,7 @@ export const Outcome = Object.freeze({
   CREATED: "created",
   REATTACHED: "reattached",
   HANDED_OVER: "handed_over",
+  MIRRORED: "mirrored",
   FAILED_OVER: "failed_over",
 });
 

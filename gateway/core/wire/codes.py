@@ -115,6 +115,7 @@ class Outcome(StrEnum):
     CREATED = "created"
     REATTACHED = "reattached"
     HANDED_OVER = "handed_over"
+    MIRRORED = "mirrored"
     FAILED_OVER = "failed_over"
     REFUSED = "refused"
 

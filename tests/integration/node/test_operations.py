@@ -103,7 +103,7 @@ async def test_resumes_are_told_by_rung_and_session(pair: Pair) -> None:
         told = watch.values["$gateway/recoveries/n1"]
         [[_, *counts]] = told["columns"]
         rungs = dict(zip(told["rungs"], counts, strict=True))
-        assert rungs == {"reattached": 0, "handed_over": 0, "failed_over": 1, "refused": 0}
+        assert rungs == {"reattached": 0, "handed_over": 0, "mirrored": 0, "failed_over": 1, "refused": 0}
         assert watch.values["$gateway/nodes/n1"]["resumes"]["failed_over"] == 1
         # Its lease expires, and whoever takes over marks it.
         await eventually(lambda: watch.values["$gateway/nodes/n2"]["state"] == "expired", within=10)

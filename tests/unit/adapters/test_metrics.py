@@ -128,7 +128,7 @@ def test_histograms_by_label_have_their_known_labels_from_the_start() -> None:
     found = samples(metrics)
 
     counts = {label: value for (name, label), value in found.items() if name == "gateway_resume_seconds_count"}
-    assert counts == {"reattached": 0, "handed_over": 0, "failed_over": 1, "refused": 0, "other": 1}
+    assert counts == {"reattached": 0, "handed_over": 0, "mirrored": 0, "failed_over": 1, "refused": 0, "other": 1}
     assert found["gateway_resume_seconds_bucket", "0.1,failed_over"] == 0
     assert found["gateway_resume_seconds_bucket", "0.25,failed_over"] == 1
 
