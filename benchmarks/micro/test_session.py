@@ -17,7 +17,8 @@ from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import Role
 from gateway.core.types import EventId, PacketId, Version
 from gateway.core.wire import codec
-from gateway.core.wire.packets import Ack
+from gateway.core.wire.fast_path import acknowledged
+from gateway.core.wire.packets import Ack, Pong
 
 PARAMETERS: Final = StreamParameters(
     resend_packets=1_024,
@@ -32,6 +33,7 @@ PARAMETERS: Final = StreamParameters(
 BODY: Final = codec.encode_update("market/17", Version(8), EventId("25-1-8"), b'"%b"' % (b"x" * 98), snapshot=False)
 OUTGOING: Final = Outgoing("market/17", BODY)
 RUN: Final = Run.of(OUTGOING)
+PONG: Final = codec.encode_link(Pong(PacketId(0)))
 TEN: Final = 10
 """Updates that wait when a busy session is written."""
 ROOM: Final = 65_536
@@ -75,6 +77,24 @@ def test_one_update_to_the_wire_and_acknowledged(benchmark: BenchmarkFixture) ->
         return messages
 
     assert len(benchmark(deliver)) == 1
+
+
+def test_a_ping_and_its_answer(benchmark: BenchmarkFixture) -> None:
+    machine = attached()
+    interval = machine.parameters.ping_interval
+    now = 0.0
+
+    def ping() -> bool:
+        nonlocal now
+        now += interval
+        machine.tick(now)
+        messages = machine.flush(ROOM)
+        received = acknowledged(PONG)
+        assert messages
+        assert received is not None
+        return machine.receive_ack(received, now)
+
+    assert benchmark(ping)
 
 
 def test_ten_updates_to_the_wire_and_acknowledged(benchmark: BenchmarkFixture) -> None:

@@ -431,8 +431,7 @@ class Sessions:
     def reschedule(self, session: Session) -> None:
         """The session's next deadline may have moved nearer; later ones are noticed when the old one is due."""
         deadline = session.machine.next_deadline()
-        if deadline is not None:
-            self._deadlines.schedule(session, min(deadline, session.credential_due))
+        if deadline is not None and self._deadlines.schedule(session, min(deadline, session.credential_due)):
             self._arm()
 
     def close(self) -> None:
@@ -485,8 +484,15 @@ class Sessions:
             return
         if now >= session.renew_at:
             self._renew_token(session, now)
-        self.flusher.mark(session)
-        self.reschedule(session)
+        machine = session.machine
+        if machine.has_output:
+            self.flusher.mark(session)
+        deadline = machine.next_deadline()
+        if deadline is not None:
+            # Nearly every client answers a ping, which brings the deadline from the end of its patience to the next
+            # ping. To look again by then in any case spares an entry for every answer.
+            soon = now + machine.parameters.ping_interval
+            self._deadlines.schedule(session, min(deadline, soon, session.credential_due))
 
     # --- Tokens -------------------------------------------------------------------------------------------------------
 

@@ -34,13 +34,19 @@ class Deadlines(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         self._pushed = 0
 
-    def schedule(self, key: K, deadline: float) -> None:
-        """Set the deadline of *key*, in the place of an earlier one."""
+    def schedule(self, key: K, deadline: float) -> bool:
+        """Set the deadline of *key*, in the place of an earlier one.
+
+        Returns:
+            Whether ``next`` may be earlier now.
+        """
         self._deadlines[key] = deadline
         entry = self._entries.get(key)
-        if entry is None or deadline < entry[0]:
-            heappush(self._heap, self._entry(key, deadline))
-            self._sweep()
+        if entry is not None and deadline >= entry[0]:
+            return False
+        heappush(self._heap, self._entry(key, deadline))
+        self._sweep()
+        return True
 
     def cancel(self, key: K) -> None:
         """Take the deadline of *key* away; no effect if there is none."""

@@ -18,6 +18,7 @@ from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.sender import Sender
 from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step
 from gateway.core.types import JsonValue, PacketId, TokenGeneration
+from gateway.core.wire import codec
 from gateway.core.wire.codes import OUT_OF_ORDER
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
@@ -42,6 +43,9 @@ Received: TypeAlias = SessionBody | Ping | GoAway | Error | Bye | RemoteProtocol
 A violation of the protocol is handed on as a value, the last one: what came before it in the same message counts.
 """
 
+
+_PING: Final = codec.encode_link(Ping())
+"""A ping that hands nothing along, as nearly all do."""
 
 _EXPORTED: Final = (
     "role",
@@ -269,7 +273,7 @@ class SessionMachine(Sender):
         return handed_on
 
     def receive_ack(self, received: PacketId, now: float) -> bool:
-        """Take in a message that is nothing but an acknowledgement: ``receive`` of one ``Ack``, with less around it.
+        """Take in a message that is nothing but an acknowledgement: one ``Ack`` or ``Pong``, with less around it.
 
         Returns:
             Whether a ping was waiting for a sign of life, so that ``next_deadline`` may be earlier now.
@@ -354,7 +358,10 @@ class SessionMachine(Sender):
     def ping(self, token: str | None = None, backoff: Backoff | None = None) -> None:
         """Ask for a sign of life, and hand a renewed token and new advice along if there is any."""
         self._ping_pending = True
-        self.send_link(Ping(token, backoff))
+        if token is None and backoff is None:
+            self._links += (_PING,)
+        else:
+            self.send_link(Ping(token, backoff))
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ def compose(
             message = b"[%b%b]" % (codec.head(first, received), codec.follow([run.text for run in runs]))
         if len(message) <= limit or (len(runs) == 1 and runs[0].count == 1):
             return [message]
+    if len(before) == 1 and not runs and not after:  # a ping: all that an idle session is sent
+        return [before[0]]
     return _Packing(limit).pack(before, first, received, runs, after)
 
 

@@ -13,14 +13,18 @@ from gateway.core.types import EventId, PacketId, RequestNumber, Version
 _ACK: Final = b'{"type":"ack","received":'
 """How nearly all clients begin an acknowledgement that is alone in its message."""
 
+_PONG: Final = b'{"type":"pong","received":'
+"""Likewise the answer to a ping: all that an idle client says."""
+
 _ACK_LENGTH: Final = len(_ACK)
+_PONG_LENGTH: Final = len(_PONG)
 
 _SAFE_DIGITS: Final = 15
 """Numbers of so many digits are below 2^53 (protocol 2.5)."""
 
 
 def acknowledged(message: bytes) -> PacketId | None:
-    """Read a message that is nothing but an acknowledgement in its usual form.
+    """Read a message that is nothing but an acknowledgement or a pong in its usual form: both mean the same.
 
     Args:
         message: of a client.
@@ -28,10 +32,18 @@ def acknowledged(message: bytes) -> PacketId | None:
     Returns:
         Up to which packet the client has received everything; None for any other message, good or bad.
     """
-    if not (message.startswith(_ACK) and message.endswith(b"}")):
+    if message.startswith(_ACK):
+        digits = message[_ACK_LENGTH:-1]
+    elif message.startswith(_PONG):
+        digits = message[_PONG_LENGTH:-1]
+    else:
         return None
-    digits = message[_ACK_LENGTH:-1]
-    if len(digits) > _SAFE_DIGITS or not digits.isdigit() or (len(digits) > 1 and digits.startswith(b"0")):
+    if (
+        len(digits) > _SAFE_DIGITS
+        or not digits.isdigit()
+        or (len(digits) > 1 and digits.startswith(b"0"))
+        or not message.endswith(b"}")
+    ):
         return None
     return PacketId(int(digits))
 

@@ -10,7 +10,7 @@ from gateway.core.types import EventId, PacketId, RequestNumber, Version
 from gateway.core.wire import fast_path as quick
 from gateway.core.wire.codec import decode_from_client, encode_link, encode_reply
 from gateway.core.wire.errors import RemoteProtocolError
-from gateway.core.wire.packets import Ack, Reply
+from gateway.core.wire.packets import Ack, Pong, Reply
 
 NUMBERS = st.integers(min_value=0, max_value=10**15 - 1)
 
@@ -18,17 +18,18 @@ NUMBERS = st.integers(min_value=0, max_value=10**15 - 1)
 @given(NUMBERS)
 def test_an_acknowledgement_in_the_usual_form_is_read(number: int) -> None:
     assert quick.acknowledged(encode_link(Ack(PacketId(number)))) == number
+    assert quick.acknowledged(encode_link(Pong(PacketId(number)))) == number
 
 
 TAIL = st.text(alphabet='0123456789-+.eE,"}{] x', max_size=20).map(str.encode)
 
 
-@given(TAIL)
-def test_whatever_is_read_is_what_the_codec_reads(tail: bytes) -> None:
-    message = b'{"type":"ack","received":' + tail
+@given(st.sampled_from((Ack, Pong)), TAIL)
+def test_whatever_is_read_is_what_the_codec_reads(packet: type[Ack | Pong], tail: bytes) -> None:
+    message = b'{"type":"%b","received":' % packet.__name__.lower().encode() + tail
     received = quick.acknowledged(message)
     if received is not None:
-        assert decode_from_client(message) == [Ack(received)]
+        assert decode_from_client(message) == [packet(received)]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,13 @@ def test_whatever_is_read_is_what_the_codec_reads(tail: bytes) -> None:
         b'{"type":"ack","received":9007199254740992}',
         b'{"type":"ack", "received":5}',
         b'[{"type":"ack","received":5}]',
+        b'{"type":"pong","received":',
+        b'{"type":"pong","received":}',
+        b'{"type":"pong","received":5',
+        b'{"type":"pong","received":05}',
+        b'{"type":"pong","received":5,"type":"bye"}',
+        b'{"type":"pongs","received":5}',
+        b'{"type":"ping","received":5}',
     ],
 )
 def test_everything_else_is_left_to_the_codec(message: bytes) -> None:

@@ -48,6 +48,17 @@ def test_a_key_has_one_deadline() -> None:
     assert deadlines.due(100.0) == []
 
 
+def test_only_what_comes_nearer_can_move_the_next_one() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    assert deadlines.schedule("a", 5.0)
+    assert not deadlines.schedule("a", 5.0)
+    assert not deadlines.schedule("a", 9.0)
+    assert not deadlines.schedule("a", 7.0), "its entry is at 5 still"
+    assert deadlines.next() == 7.0
+    assert deadlines.schedule("a", 6.0)
+    assert deadlines.next() == 6.0
+
+
 def test_a_cancelled_deadline_does_not_come() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.schedule("a", 1.0)
