@@ -18,6 +18,8 @@ OPTIONS ?=
 ONLY ?=
 # Where `make bench` writes what it measured.
 BENCH_JSON ?= .local/bench/results.json
+# Where `make dist` writes.
+DIST ?= dist
 # Where `make sbom` writes.
 SBOM ?= .local/sbom/session-gateway.cdx.json
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -45,14 +47,14 @@ venv: $(INSTALLED) ## Make the virtual environment with everything in it (also c
 install: venv
 
 # A stamp, so that the second time costs nothing.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml clients/python/pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ]; then echo 'Python 3.11 or newer is needed and was not found; install it, or give PYTHON=/path/to/it' >&2; exit 1; fi
 	@echo "Installing into $(VENV) with $(PYTHON) …"
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo 'The module venv does not work; on Debian and Ubuntu: apt-get install python3-venv' >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt \
-		--group dev --editable .
+		--group dev --editable clients/python --editable .
 	@touch $@
 
 .PHONY: system
@@ -140,6 +142,11 @@ images: venv ## Pin the images of others to what their tags are in the registry 
 	@$(BIN)/python -m scripts.images pin
 check-images: venv ## Compare these pins with the registry
 	@$(BIN)/python -m scripts.images check
+
+.PHONY: dist
+dist: venv ## Make what others install, into DIST: wheels of the server and of the Python client, tarball of the JavaScript client
+	@scripts/system-packages node npm
+	@$(BIN)/python -m scripts.dist $(DIST)
 
 .PHONY: sbom
 sbom: venv ## Say what is in the image, as CycloneDX, into SBOM

@@ -26,6 +26,9 @@ RUNTIME: Final = FOLDER / "requirements.txt"
 BUILD: Final = FOLDER / "build-requirements.txt"
 """What installs that, and makes the gateway's own wheel: pip, and what ``pyproject.toml`` builds with."""
 
+CLIENT: Final = "session-gateway-client"
+"""The project's other distribution, which the server needs and the image makes for itself."""
+
 PYTHON: Final = "3.13"
 """Of the image: what it needs is in the files, and nothing else. The hashes are those of all its platforms."""
 
@@ -34,6 +37,8 @@ _HEAD: Final = "# Made by `make requirements` from pyproject.toml and constraint
 _OPTIONS: Final = (
     *("--constraint", "constraints.txt", "--python-platform", "linux", "--python-version", PYTHON),
     *("--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links", "--quiet"),
+    # The project's own, which is no file of an index.
+    *("--no-emit-package", CLIENT),
 )
 
 

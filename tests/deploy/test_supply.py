@@ -22,6 +22,7 @@ from tests.deploy.promtool import ROOT
 from tests.support.times import scaled
 
 PROJECT: Final = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+CLIENT: Final = tomllib.loads((ROOT / "clients" / "python" / "pyproject.toml").read_text("utf-8"))
 OF_BUILDING: Final = {"pip", "hatchling"}
 
 PIN: Final = re.compile(r"^([\w.-]+)==(\S+)((?: --hash=sha256:[0-9a-f]{64})+)$")
@@ -72,6 +73,8 @@ def test_the_image_installs_what_the_project_needs_in_the_versions_that_are_test
     found, known = pins(requirements.RUNTIME), constraints()
     asked = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["otel"]]
     linux = [each for each in asked if (marker := Requirement(each).marker) is None or marker.evaluate()]
+    linux = [each for each in linux if Requirement(each).name != requirements.CLIENT]
+    linux += CLIENT["project"]["dependencies"]
     assert found.keys() == needed(linux)
     assert found == {name: known[name] for name in found}
     for each in map(Requirement, linux):
