@@ -17,15 +17,13 @@ from gateway.settings import ConfigurationError, Problem
 from gateway.settings.declaration import Setting
 from pipeline.configuration import SETTINGS, Configuration, load
 from pipeline.errors import PipelineError
+from pipeline.sentences import GONE
 from pipeline.spark import LOCAL, SUBMITTED, spark_session
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 SPARK: Final = ("lake", "master", "spark_conf")
 """The settings of every command that runs Spark over the tables."""
-
-
-_GONE: Final = "Spark's JVM is gone; if it ran out of memory, give it more: --spark-conf spark.driver.memory=4g"
 
 
 def configured(*names: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
@@ -100,7 +98,7 @@ def spark_of(
         yield spark
     except (Py4JNetworkError, ConnectionError):
         # Of other connections our own code tells by errors of its own.
-        raise PipelineError(_GONE) from None
+        raise PipelineError(GONE) from None
     except BaseException:
         with suppress(Py4JError, OSError):
             spark.stop()

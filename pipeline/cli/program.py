@@ -158,7 +158,7 @@ def _tell_of_spark(error: Exception) -> int:
         from pyspark.errors import PySparkException  # noqa: PLC0415
 
         if isinstance(error, PySparkException | Py4JError):
-            from pipeline.cli.sentences import sentence_of  # noqa: PLC0415
+            from pipeline.sentences import sentence_of  # noqa: PLC0415
 
             _complain(sentence_of(error))
             return EXIT_FAILED

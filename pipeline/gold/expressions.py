@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import DecimalType
 
 from pipeline.gold.tables import GoldTable
 from pipeline.gold.words import CONNECTED, CREATED, PERCENTILES, RUNGS
+
+_MOST: Final = (1 << 63) - 1
+"""The largest number of 64 bits."""
 
 
 def stints(silver: DataFrame) -> DataFrame:
@@ -68,8 +74,28 @@ def percentile(column: Column, hundredths: int) -> Column:
     Of whole numbers, and by whole numbers alone: no engine rounds it to another of the values.
     """
     ordered = f.array_sort(f.collect_list(column))
-    rank = f.floor((f.size(ordered) * hundredths + 99) / 100).cast("int")
+    rank = f.floor((f.size(ordered).cast("long") * hundredths + 99) / 100).cast("int")
     return f.try_element_at(ordered, rank)
+
+
+def exact(column: Column) -> Column:
+    """Take a whole number as one of 20 digits, whose products with another one no engine has to cut."""
+    return column.cast(DecimalType(20, 0))
+
+
+def _whole(column: Column) -> Column:
+    """Bring a number of many digits back to 64 bits: what is beyond them is told as the most that they can hold.
+
+    No number that was measured is near to it. Bronze of an older release may hold one that cannot be, and one event
+    must not keep the tables from being made.
+    """
+    bound = f.lit(_MOST).cast(DecimalType(38, 0))
+    return f.greatest(f.least(column.cast(DecimalType(38, 0)), bound), -bound).cast("long")
+
+
+def total(column: Column) -> Column:
+    """Add up the whole numbers of a group, which cannot overflow; 0 if there are none."""
+    return _whole(f.coalesce(f.sum(exact(column)), f.lit(0)))
 
 
 def share(part: Column, whole: Column) -> Column:

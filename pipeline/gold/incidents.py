@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
-from pipeline.gold.expressions import away, rungs, shaped, share, stints
+from pipeline.gold.expressions import away, rungs, shaped, share, stints, total
 from pipeline.gold.tables import INCIDENT_SESSIONS, INCIDENTS
 from pipeline.gold.words import AWAY, CLOSED, DEATH, DRAIN, ENDED, EXPIRED, HANG, RECOVERED, SLACK_SECONDS, UNSAID
 
@@ -123,9 +123,9 @@ def incidents(found: DataFrame, touched: DataFrame) -> DataFrame:
         *rungs(f.col("rung"), f.col("replayed")),
         *(_fate(name).alias(name) for name in (EXPIRED, CLOSED, AWAY)),
         *away(f.col("away_ms")),
-        f.sum("resent").alias("resent"),
+        total(f.col("resent")).alias("resent"),
         f.count_if(f.col("lost") > 0).alias("lossy"),
-        f.sum("lost").alias("lost"),
+        total(f.col("lost")).alias("lost"),
         f.max("back_at").alias("settled_at"),
     )
     joined = found.join(fates, "incident", "left").fillna(0, [each.name for each in INCIDENTS.columns if each.required])

@@ -17,12 +17,15 @@ from typing import Final, NamedTuple
 from uuid import uuid4
 
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
 from pipeline.bronze.files import in_turn
+from pipeline.errors import PipelineError
 from pipeline.gold.incidents import found_incidents, incident_sessions, incidents
 from pipeline.gold.loads import capacity, traffic
 from pipeline.gold.losses import days_of_runs, losses
@@ -32,6 +35,7 @@ from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
 from pipeline.gold.words import ENDED
 from pipeline.lake import Lake
+from pipeline.sentences import sentence_of
 from pipeline.spark import address
 
 FILE: Final = "part.parquet"
@@ -158,6 +162,9 @@ def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str
 
     Yields:
         The name of each table that has been written, and how many rows of these days it has.
+
+    Raises:
+        PipelineError: some tables could not be made, and are as they were; the others are new.
     """
     held = _closed(sources, days)
     if held is None:
@@ -174,17 +181,30 @@ def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str
     try:
         read = Sources(bronze.where(days.hold("date", CONTEXT)), silver.where(lived(first, last)), rejected)
         tables = make_tables(read, keep)
+        failed: dict[str, str] = {}
         with staging(folder) as place:
             for name, frame in tables.items():
-                written = frame.where(days.hold("date"))
-                # One file for each day, with its rows in a fixed order.
-                order = [each for each in frame.columns if each != "date"]
-                in_order = written.repartition("date").sortWithinPartitions("date", *order)
-                in_order.write.partitionBy("date").parquet(address(place / name))
-                yield name, publish(place / name, folder / name, days)
+                try:
+                    _stage(frame.where(days.hold("date")), place / name)
+                    rows = publish(place / name, folder / name, days)
+                except (PySparkException, Py4JJavaError) as error:
+                    # One number that no table can hold must not cost the answers of the others.
+                    failed[name] = sentence_of(error)
+                else:
+                    yield name, rows
+        if failed:
+            told = "; ".join(f"{name} ({why})" for name, why in failed.items())
+            raise PipelineError(f"these gold tables could not be made, and stay as they were: {told}")
     finally:
         for frame in kept:
             frame.unpersist()
+
+
+def _stage(rows: DataFrame, place: Path) -> None:
+    """Write one file for each day, with its rows in a fixed order."""
+    order = [each for each in rows.columns if each != "date"]
+    in_order = rows.repartition("date").sortWithinPartitions("date", *order)
+    in_order.write.partitionBy("date").parquet(address(place))
 
 
 def _closed(sources: Sources, days: Days) -> tuple[date, date] | None:

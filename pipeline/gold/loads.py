@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
-from pipeline.gold.expressions import shaped, share
+from pipeline.gold.expressions import exact, shaped, share, total
 from pipeline.gold.tables import CAPACITY, TRAFFIC
 
 _MICROSECONDS = 1_000
@@ -28,16 +28,18 @@ def traffic(bronze: DataFrame) -> DataFrame:
         f.col("cpu_ms").alias("all_cpu_ms"),
         f.col("deliveries").alias("all_deliveries"),
     )
-    # In whole microseconds, which add up to the same sum in any order.
-    part = f.col("all_cpu_ms") * _MICROSECONDS * f.col("deliveries")
-    cost = f.when(f.col("all_deliveries") > 0, f.floor(part / f.col("all_deliveries")))
+    # In whole microseconds, which add up to the same sum in any order. No root has more deliveries than its node.
+    deliveries = f.greatest(f.least("deliveries", "all_deliveries"), f.lit(0))
+    part = exact(f.col("all_cpu_ms") * _MICROSECONDS) * exact(deliveries)
+    # By `div`, which gives the whole number below: the quotient of decimals has too few digits for that.
+    cost = f.when(f.col("all_deliveries") > 0, f.call_function("div", part, exact(f.col("all_deliveries"))))
     roots = (
         measured.where(f.col("root").isNotNull())
         .join(nodes, ["incarnation", "until"], "left")
         .groupBy("hour", "root")
-        .agg(*_sums(), f.coalesce(f.sum(cost.cast("long")), f.lit(0)).alias("cost"))
+        .agg(*_sums(), total(cost).alias("cost"))
     )
-    totals = roots.groupBy("hour").agg(f.sum("cost").alias("total"))
+    totals = roots.groupBy("hour").agg(total(f.col("cost")).alias("total"))
     return shaped(
         roots.join(totals, "hour")
         .withColumn("cpu_ms", f.floor(f.col("cost") / _MICROSECONDS))
@@ -62,8 +64,8 @@ def capacity(bronze: DataFrame) -> DataFrame:
             f.max("connections").alias("connections_peak"),
             f.max("sessions").alias("sessions_peak"),
             *_sums(),
-            f.sum("cpu_ms").alias("cpu_ms"),
-            f.floor(f.sum(length) / _MICROSECONDS).alias("measured_ms"),
+            total(f.col("cpu_ms")).alias("cpu_ms"),
+            f.call_function("div", total(length), f.lit(_MICROSECONDS)).alias("measured_ms"),
         )
         .fillna(0)
     )
@@ -76,7 +78,7 @@ def capacity(bronze: DataFrame) -> DataFrame:
     return shaped(
         hours.join(before, ["hour", "node"], "left")
         .withColumn("cpu_share", share(f.col("cpu_ms"), f.col("measured_ms")))
-        .withColumn("us_per_delivery", share(f.col("cpu_ms") * _MICROSECONDS, f.col("deliveries")))
+        .withColumn("us_per_delivery", share(f.col("cpu_ms").cast("double") * _MICROSECONDS, f.col("deliveries")))
         .withColumn("date", f.to_date("hour")),
         CAPACITY,
     )
@@ -89,4 +91,4 @@ def _measured(bronze: DataFrame) -> DataFrame:
 
 
 def _sums() -> list[Column]:
-    return [f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in _COUNTS]
+    return [total(f.col(name)).alias(name) for name in _COUNTS]

@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.core.journal import EventType, events
-from pipeline.gold.expressions import shaped
+from pipeline.gold.expressions import shaped, total
 from pipeline.gold.tables import LOSSES
 
 
@@ -30,7 +30,7 @@ def days_of_runs(bronze: DataFrame) -> DataFrame:
         f.count("*").alias("events"),
         f.min(number).alias("lowest"),
         f.max(number).alias("highest"),
-        f.coalesce(f.sum(when(events.EVENTS_DROPPED, "count")), f.lit(0)).alias("dropped"),
+        total(when(events.EVENTS_DROPPED, "count")).alias("dropped"),
         f.min("at").alias("first_at"),
         f.max("at").alias("last_at"),
         f.min(when(events.NODE_STARTED)).alias("started_at"),

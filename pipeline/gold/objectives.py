@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
-from pipeline.gold.expressions import away, comebacks, rungs, shaped, share
+from pipeline.gold.expressions import away, comebacks, rungs, shaped, share, total
 from pipeline.gold.tables import OBJECTIVES, REFUSED_SESSIONS
 from pipeline.gold.words import CONNECTED, EXPIRED, NOT_BACK, PUT_OFF, RUNGS
 from pipeline.sessions.rules import PRESUMED
@@ -40,7 +40,7 @@ def objectives(bronze: DataFrame, silver: DataFrame, found: DataFrame, touched: 
         f.count("*").alias("comebacks"),
         *rungs(f.col("rung"), f.col("replayed")),
         *away(f.col("away_ms")),
-        *(f.sum(name).alias(name) for name in ("resent", "conflated", "deduplicated", "lost")),
+        *(total(f.col(name)).alias(name) for name in ("resent", "conflated", "deduplicated", "lost")),
         f.count_if(f.col("lost") > 0).alias("lossy"),
     )
     known = f.col("session").isNotNull()
@@ -80,7 +80,7 @@ def objectives(bronze: DataFrame, silver: DataFrame, found: DataFrame, touched: 
         every = every.unionByName(each, allowMissingColumns=True)
     longest = [name for name in every.columns if name.startswith("away_")]
     joined = every.groupBy(*_KEY).agg(
-        *(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in counts),
+        *(total(f.col(name)).alias(name) for name in counts),
         *(f.max(name).alias(name) for name in longest),
     )
     return shaped(

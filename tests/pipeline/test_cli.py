@@ -13,9 +13,9 @@ from pipeline.cli import main, options
 from pipeline.cli.options import spark_of
 from pipeline.cli.program import program
 from pipeline.cli.reference import reference_page
-from pipeline.cli.sentences import sentence_of
 from pipeline.configuration import SETTINGS, Configuration
 from pipeline.errors import NotReady, PipelineError
+from pipeline.sentences import GONE, sentence_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -134,6 +134,20 @@ def test_the_cause_of_an_error_of_spark_is_told() -> None:
     assert sentence_of(error).startswith(
         "Error while instantiating 'x.Y': [INVALID] partitions should be int, but was x ("
     )
+
+
+class Speechless(Py4JError):  # type: ignore[misc]  # py4j has no types
+    """An error of the JVM asks the JVM for its text."""
+
+    def __str__(self) -> str:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def test_an_error_of_a_jvm_that_has_died_is_told() -> None:
+    assert sentence_of(Speechless()) == GONE
+    error = PySparkException("[SOME_ERROR] What it is.")
+    error.__cause__ = Speechless()
+    assert sentence_of(error).startswith("[SOME_ERROR] What it is. (")
 
 
 @pytest.mark.parametrize(

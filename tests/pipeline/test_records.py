@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.core.journal import write_records
 from pipeline.source.offsets import EntryId
-from pipeline.source.records import ARROW, LAST_INSTANT, LONGEST_TEXT, MOST, NO_LINE, rows_of, table_of
+from pipeline.source.records import ARROW, LAST_INSTANT, LONGEST_TEXT, MOST, MOST_OF, NO_LINE, rows_of, table_of
 
 ENTRY = EntryId(1, 7)
 GOOD: dict[str, Any] = {
@@ -75,6 +75,9 @@ def test_what_no_node_can_mean_is_rejected_and_stops_nobody() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"lost": MOST}, "'lost' is a number that cannot be"),
         ({"window_ms": -(1 << 62)}, "'window_ms' is a number that cannot be"),
+        ({"cpu_ms": 1 << 39}, "'cpu_ms' is a number that cannot be"),
+        ({"deliveries": 1 << 39}, "'deliveries' is a number that cannot be"),
+        ({"publishes": -1}, "'publishes' is a number that cannot be"),
         ({"session": ""}, "'session' is empty"),
         ({"id": f"i-{1 << 64}"}, "is no id of an event"),
         ({"id": f"i-{'9' * 5_000}"}, "is no id of an event"),
@@ -86,6 +89,12 @@ def test_what_no_node_can_mean_is_rejected_and_stops_nobody() -> None:
         assert len(table_of(found, 0, "J")) == 1
     (row,) = rows(orjson.dumps(GOOD | {"lost": MOST - 1, "unknown": 1 << 62}))
     assert row["lost"] == MOST - 1
+
+
+def test_costs_of_what_is_taken_in_can_be_computed_in_64_bits() -> None:
+    most = {"cpu_ms": MOST_OF["cpu_ms"] - 1, "deliveries": MOST_OF["deliveries"] - 1}
+    (row,) = rows(orjson.dumps(GOOD | most))
+    assert row["cpu_ms"] * 1_000 * row["deliveries"] < 1 << 63
 
 
 def test_an_entry_that_lacks_lines_is_told() -> None:

@@ -253,7 +253,8 @@ _QUERIES: Final = {
         ), part AS (
             SELECT date_trunc('hour', e."until") AS "hour", e.root, e.deliveries, e.publishes, e.bytes,
                    CASE WHEN whole.deliveries > 0
-                        THEN (whole.cpu_ms * 1000 * e.deliveries) // whole.deliveries END AS cost
+                        THEN (whole.cpu_ms::HUGEINT * 1000 * least(e.deliveries, whole.deliveries))
+                                  // whole.deliveries END AS cost
             FROM ev e LEFT JOIN whole USING (incarnation, "until")
             WHERE e.type = 'traffic_measured' AND e.root IS NOT NULL
         )
@@ -269,7 +270,7 @@ _QUERIES: Final = {
             SELECT date_trunc('hour', "until") AS "hour", node, max(connections) AS connections_peak,
                    max(sessions) AS sessions_peak, sum(deliveries) AS deliveries, sum(publishes) AS publishes,
                    sum(bytes) AS bytes, sum(cpu_ms) AS cpu_ms,
-                   sum(epoch_us("until") - epoch_us("since")) // 1000 AS measured_ms
+                   sum((epoch_us("until") - epoch_us("since"))::HUGEINT) // 1000 AS measured_ms
             FROM ev WHERE type = 'traffic_measured' AND root IS NULL GROUP BY ALL
         )
         SELECT h.*, CASE WHEN h.measured_ms > 0 THEN h.cpu_ms / h.measured_ms END AS cpu_share,

@@ -208,6 +208,25 @@ def test_missing_numbers_are_told_and_explained_as_far_as_they_are(tables: dict[
     assert (found["n4b"]["dropped"], found["n4b"]["unexplained"]) == (2, 1)
 
 
+def test_one_impossible_number_stops_no_table(spark: SparkSession) -> None:
+    """Bronze of an older release holds numbers that ingest refuses by now, and times of which every one is possible."""
+    story, huge, never = Story(), 1 << 39, 251_000_000_000
+    story.tell(0, "n1a", "node_started")
+    for minute in range(60, 3_000, 60):
+        story.tell(minute, "n1a", "traffic_measured", since=minute - 60, until=minute, deliveries=huge, cpu_ms=huge)
+        story.tell(minute, "n1a", "traffic_measured", root="a", until=minute, deliveries=huge, publishes=-huge)
+        story.tell(minute, "n1a", "traffic_measured", root="b", until=minute, deliveries=-huge)
+        story.tell(minute, "n2a", "traffic_measured", since=-1.7e9, until=never, deliveries=1, cpu_ms=huge)
+    story.tell(3_001, "n1a", "events_dropped", count=huge)
+    story.tell(3_002, "n1a", "session_opened", session="s1", epoch=1, window_ms=huge)
+    made = story.tables(spark)
+    found = {name: [each.asDict() for each in frame.collect()] for name, frame in made.items()}
+    traffic = {each["root"]: (each["cpu_ms"], each["cost_share"]) for each in found["traffic"]}
+    assert traffic == {"a": (49 * huge, 1.0), "b": (0, 0.0)}
+    measured = {each["node"]: each["measured_ms"] for each in found["capacity"]}
+    assert (measured["n1"], measured["n2"]) == (49 * 60_000, ((1 << 63) - 1) // 1_000)
+
+
 def test_percentiles_are_nearest_rank_in_every_engine(spark: SparkSession) -> None:
     sizes = [*range(1, 60), 99, 100, 101, 199, 200, 201, 1_000]
     values = spark.createDataFrame(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
+from datetime import date
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.types import TimestampType
 
+from pipeline.errors import PipelineError
 from pipeline.generate.texts import incarnation
 from pipeline.generate.units import MINUTE
 from pipeline.generate.world import World
+from pipeline.gold import job
 from pipeline.gold.tables import TABLES
 from pipeline.lake import Lake
 
@@ -79,6 +85,20 @@ def test_every_incident_of_the_world_is_found_and_no_other(lake: Lake, gold: dic
         if each["kind"] == "death":
             # Told by survivors and by the node's last words, never later than it died.
             assert each["begins"] <= run.ends <= each["ends"]
+
+
+def test_a_table_that_fails_fails_alone(
+    lake: Lake, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = spark.createDataFrame([(1, date(2026, 1, 1))], "n INT, date DATE")
+    bad = good.withColumn("n", f.raise_error(f.lit("cannot be")).cast("int"))
+    monkeypatch.setattr(job, "make_tables", lambda *_: {"one": good, "bad": bad, "other": good})
+    told: list[tuple[str, int]] = []
+    with pytest.raises(PipelineError, match=r"these gold tables could not be made, .* were: bad \(.*cannot be"):
+        told += job.write_gold(job.sources_of(spark, lake), tmp_path, job.Days())
+    written = {each.parts[-3] for each in tmp_path.rglob("part.parquet")}
+    assert written == {"one", "other"}
+    assert not list(tmp_path.glob(f"{job.STAGING}/*"))
 
 
 def test_two_deaths_near_each_other_are_two_incidents_and_may_share_sessions(lake: Lake, gold: dict[str, int]) -> None:

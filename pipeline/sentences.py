@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
 _OURS: Final = re.compile(r"^pipeline\.errors\.\w+: (.+)$", re.MULTILINE)
 """How the trace of Python ends if one of our errors was raised: its class, and its sentence."""
 
@@ -20,6 +22,9 @@ _RAISED: Final = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 
 _CAUSED: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
+GONE: Final = "Spark's JVM is gone; if it ran out of memory, give it more: --spark-conf spark.driver.memory=4g"
+"""What is told when there is nobody left to ask."""
+
 _LONGEST: Final = 500
 """Characters of a line of Spark's own that are worth reading."""
 
@@ -30,7 +35,9 @@ def sentence_of(error: Exception) -> str:
     Args:
         error: raised by Spark.
     """
-    told = [str(each) for each in _chain(error)]
+    told = [text for each in _chain(error) if (text := _text_of(each)) is not None]
+    if not told:
+        return GONE
     text = "\n".join(told)
     for pattern in (_OURS, _SYSTEM):
         if found := pattern.findall(text):
@@ -41,6 +48,14 @@ def sentence_of(error: Exception) -> str:
     last = [each for each in causes if each and each not in first][-1:]
     whole = f"{first.rstrip(': .')}: {last[0]}" if last else first
     return f"{whole[:_LONGEST]} (pipeline --traceback … shows where)"
+
+
+def _text_of(error: BaseException) -> str | None:
+    """Ask an error for its text; None if it has to ask the JVM for it, which died."""
+    try:
+        return str(error)
+    except (Py4JError, OSError):
+        return None
 
 
 def _first_line(text: str) -> str:
