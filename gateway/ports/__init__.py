@@ -16,6 +16,15 @@ from gateway.ports.admission import Admission, Candidate, ConnectionRejected, Co
 from gateway.ports.connection import Connection, Receiver
 from gateway.ports.errors import Fenced, GridRefused, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
+from gateway.ports.history import (
+    DEFAULT_HISTORY_BYTES,
+    EVENT_BYTES,
+    MOST_HISTORIES,
+    HistoryPage,
+    HistoryQuestion,
+    HistoryStore,
+    KeptTopics,
+)
 from gateway.ports.identity import (
     AuthenticationUnavailable,
     Authenticator,
@@ -96,11 +105,14 @@ from gateway.ports.topics import (
 )
 
 __all__ = [
+    "DEFAULT_HISTORY_BYTES",
     "DOWN",
     "ENTRY_BYTES",
+    "EVENT_BYTES",
     "GONE_BACKUPS",
     "LOST_NODES",
     "LOST_SECONDS",
+    "MOST_HISTORIES",
     "NO_NEW_TOPICS",
     "NO_TRACER",
     "VALUE_BYTES",
@@ -132,9 +144,13 @@ __all__ = [
     "GridRefused",
     "GridState",
     "GridUnavailable",
+    "HistoryPage",
+    "HistoryQuestion",
+    "HistoryStore",
     "Identity",
     "JournalBatch",
     "JournalStore",
+    "KeptTopics",
     "LeaseLost",
     "LeaseTable",
     "LeaseUnverified",

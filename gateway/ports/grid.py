@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gateway.core.types import GridGeneration
+from gateway.ports.history import HistoryStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
 from gateway.ports.revocations import RevocationStore
@@ -54,6 +55,10 @@ class Grid(Protocol):
     @property
     def topics(self) -> TopicStore:
         """Values of topics."""
+
+    @property
+    def history(self) -> HistoryStore:
+        """Histories of topics."""
 
     @property
     def tail(self) -> TopicTail:

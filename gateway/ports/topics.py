@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.versions import place_of
 from gateway.core.types import EventId, GridGeneration, RequestNumber, TopicPath, Version
 from gateway.ports.errors import Fenced, GridRefused
@@ -56,6 +57,8 @@ class PublishCommand(NamedTuple):
             limit, ``NO_NEW_TOPICS`` to create none.
         most_bytes: a publish that makes its topic's partition grow is executed only if that holds no more than so many
             bytes of topics and values then, ``VALUE_BYTES`` for each included; 0 for no limit.
+        history: how much history the topic keeps, this event included (``HistoryStore``); None for none. A topic that
+            would be one too many with history is not created, nor is anything published to it.
     """
 
     ownership: Ownership
@@ -66,6 +69,7 @@ class PublishCommand(NamedTuple):
     stored: bool = True
     most_topics: int = 0
     most_bytes: int = 0
+    history: HistoryLimits | None = None
 
 
 class Published(NamedTuple):
@@ -86,6 +90,8 @@ class Published(NamedTuple):
 
 class NotCreated(NamedTuple):
     """The topic does not exist, and the command's ``most_topics`` kept it from being created.
+
+    Or its history would be one too many in its partition (``MOST_HISTORIES``).
 
     That is the fate of the request for good: it is remembered like a publish, and a command with the same request has
     the same answer.
@@ -244,7 +250,7 @@ class TopicStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
+    async def remove(self, topic: TopicPath, *, keep: float, history: HistoryLimits | None = None) -> Published | None:
         """Put a removal, with a higher version, in the place of a topic's value; every follower sees it.
 
         For a while the topic is there still, without a value, so that nobody who was away takes its last value for the
@@ -253,6 +259,7 @@ class TopicStore(Protocol):
         Args:
             topic: which.
             keep: seconds to remember the removal, at least.
+            history: how much history the topic keeps: it begins anew, with the removal.
 
         Returns:
             Version and event of the removal, a duplicate if the topic was removed before; None if there is no such

@@ -40,6 +40,9 @@ STREAM_BYTES: Final = 1024 * 1024
 TRIMMED_AFTER: Final = 5 * STREAM_LENGTH
 """Publishes after which the first ones are gone for sure, though Redis trims only whole nodes of about 100 entries."""
 
+HISTORY_BYTES: Final = 256 * 1024
+"""Bytes kept of the histories of a topic partition in this suite."""
+
 JOURNAL_LENGTH: Final = 8
 """Entries kept per stream of the journal in this suite."""
 
@@ -193,7 +196,11 @@ class MemoryHarness(Harness):
         super().__init__()
         self.clock = VirtualClock()
         self.server = MemoryGridServer(
-            now=self.clock, stream_length=STREAM_LENGTH, stream_bytes=STREAM_BYTES, journal_length=JOURNAL_LENGTH
+            now=self.clock,
+            stream_length=STREAM_LENGTH,
+            stream_bytes=STREAM_BYTES,
+            history_bytes=HISTORY_BYTES,
+            journal_length=JOURNAL_LENGTH,
         )
 
     async def _connect(self, ref: NodeRef) -> Grid:
@@ -269,7 +276,7 @@ class RedisHarness(Harness):
 
     _LASTING = (
         *("grid", "renewed", "opened", "values", "sizes", "stream", "removed", "revocations", "revoked", "revisions"),
-        *("journal", "journal-state"),
+        *("journal", "journal-state", "logs", "log-marks"),
         "lost",  # goes away by itself
     )
     """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""
@@ -317,6 +324,7 @@ class RedisHarness(Harness):
             timeout=scaled(DEFAULT_TIMEOUT),
             stream_length=STREAM_LENGTH,
             stream_bytes=STREAM_BYTES,
+            history_bytes=HISTORY_BYTES,
             journal_length=JOURNAL_LENGTH,
             remap=remap,
         )

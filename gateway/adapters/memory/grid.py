@@ -8,6 +8,7 @@ from typing import Final
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stores import (
+    MemoryHistoryStore,
     MemoryJournal,
     MemoryNodeDirectory,
     MemoryRevocationStore,
@@ -38,6 +39,7 @@ class MemoryGrid:
         self._sessions = MemorySessionStore(self._connection)
         self._nodes = MemoryNodeDirectory(self._connection)
         self._topics = MemoryTopicStore(self._connection)
+        self._history = MemoryHistoryStore(self._connection)
         self._tail = MemoryTopicTail(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
         self._journal = MemoryJournal(self._connection, node)
@@ -56,6 +58,11 @@ class MemoryGrid:
     def topics(self) -> MemoryTopicStore:
         """See the port."""
         return self._topics
+
+    @property
+    def history(self) -> MemoryHistoryStore:
+        """See the port."""
+        return self._history
 
     @property
     def tail(self) -> MemoryTopicTail:

@@ -25,7 +25,7 @@ from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.state import GridData
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.errors import GatewayError
-from gateway.ports import GridUnavailable, Ownership, StreamPosition, TopicValue
+from gateway.ports import DEFAULT_HISTORY_BYTES, GridUnavailable, Ownership, StreamPosition, TopicValue
 
 DEFAULT_STREAM_LENGTH: Final = 10_000
 """Entries kept per topic partition; the same default as the setting ``stream_length``."""
@@ -86,6 +86,7 @@ class MemoryGridServer:
         now: the grid's clock, in seconds; any origin, never going back.
         stream_length: entries kept per topic partition.
         stream_bytes: bytes kept per topic partition, about; 0 for no limit.
+        history_bytes: bytes that the histories of a topic partition keep together.
         journal_length: entries kept per stream of the journal.
         topic_depth: leading path segments that decide a topic's partition.
     """
@@ -96,12 +97,14 @@ class MemoryGridServer:
         now: Callable[[], float] = time.monotonic,
         stream_length: int = DEFAULT_STREAM_LENGTH,
         stream_bytes: int = DEFAULT_STREAM_BYTES,
+        history_bytes: int = DEFAULT_HISTORY_BYTES,
         journal_length: int = DEFAULT_JOURNAL_LENGTH,
         topic_depth: int = DEFAULT_TOPIC_DEPTH,
     ) -> None:
         self._now = now
         self._stream_length = stream_length
         self._stream_bytes = stream_bytes
+        self._history_bytes = history_bytes
         self._journal_length = journal_length
         self._topic_depth = topic_depth
         self._data = self._no_data()
@@ -176,6 +179,7 @@ class MemoryGridServer:
             now=self._now,
             stream_length=self._stream_length,
             stream_bytes=self._stream_bytes,
+            history_bytes=self._history_bytes,
             journal_length=self._journal_length,
             topic_depth=self._topic_depth,
         )
@@ -323,6 +327,7 @@ class MemoryGridServer:
         return GridData(
             stream_length=self._stream_length,
             stream_bytes=self._stream_bytes,
+            history_bytes=self._history_bytes,
             journal_length=self._journal_length,
             depth=self._topic_depth,
         )

@@ -10,6 +10,7 @@ from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.versions import UNSEEN_GENERATIONS
 from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
@@ -35,6 +36,7 @@ class GridData:
     Args:
         stream_length: entries kept per topic partition.
         stream_bytes: bytes kept per topic partition, about; 0 for no limit.
+        history_bytes: bytes that the histories of a topic partition keep together.
         journal_length: entries kept per stream of the journal.
         depth: leading path segments that decide a topic's partition.
 
@@ -42,11 +44,15 @@ class GridData:
         lost_at: when writes were lost for the last time, by the grid's clock in seconds; None if they never were.
     """
 
-    def __init__(self, *, stream_length: int, stream_bytes: int, journal_length: int, depth: int) -> None:
+    def __init__(
+        self, *, stream_length: int, stream_bytes: int, history_bytes: int, journal_length: int, depth: int
+    ) -> None:
         self.sessions = SessionTable()
         self.leases = Leases()
         self.revocations = Revocations()
-        self.topics = Topics(stream_length=stream_length, stream_bytes=stream_bytes, depth=depth)
+        self.topics = Topics(
+            stream_length=stream_length, stream_bytes=stream_bytes, history_bytes=history_bytes, depth=depth
+        )
         self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
@@ -111,9 +117,11 @@ class GridData:
         """Put values back, each one atomic step; see ``TopicStore.restore``."""
         return sum(self.topics.restore(each, self._generation, now) for each in values)
 
-    def remove(self, topic: TopicPath, keep: float, now: float) -> Published | None:
+    def remove(
+        self, topic: TopicPath, keep: float, now: float, history: HistoryLimits | None = None
+    ) -> Published | None:
         """Remove a topic; see ``TopicStore.remove``."""
-        return self.topics.remove(topic, self._generation, keep, now)
+        return self.topics.remove(topic, self._generation, keep, now, history)
 
     def end(self, ownership: Ownership, reason: ErrorCode, now: float) -> None:
         """End a session; its receipts go with it, also those that it left behind when it ended before."""

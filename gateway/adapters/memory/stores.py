@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.state import NEVER_ADOPTED
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.policy.revocations import Revocation
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
@@ -18,8 +19,11 @@ from gateway.ports import (
     ClaimResult,
     Ended,
     ExpiredLease,
+    HistoryPage,
+    HistoryQuestion,
     Identity,
     JournalBatch,
+    KeptTopics,
     LeaseTable,
     LeftSizes,
     LostNode,
@@ -250,9 +254,9 @@ class MemoryTopicStore:
             lambda grid, _now: [grid.topics.read(topic, grid.generation) for topic in topics]
         )
 
-    async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
+    async def remove(self, topic: TopicPath, *, keep: float, history: HistoryLimits | None = None) -> Published | None:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.remove(topic, keep, now))
+        return await self._connection.run(lambda grid, now: grid.remove(topic, keep, now, history))
 
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See the port."""
@@ -260,6 +264,29 @@ class MemoryTopicStore:
 
     async def _read(self, partition: int, topics: Sequence[TopicPath]) -> Sequence[TopicValue]:
         return await self._connection.run(lambda grid, _now: grid.topics.values(partition, topics, grid.generation))
+
+
+class MemoryHistoryStore:
+    """``HistoryStore`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: GridConnection) -> None:
+        self._connection = connection
+
+    async def read(self, partition: int, questions: Sequence[HistoryQuestion]) -> list[HistoryPage]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.topics.read_histories(partition, questions))
+
+    async def topics(self, partition: int, *, step: str | None, count: int) -> KeptTopics:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.topics.histories(partition).topics(step, count))
+
+    async def sweep(self, partition: int, topics: Sequence[tuple[TopicPath, HistoryLimits | None]]) -> int:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.topics.sweep(partition, topics, now))
+
+    async def restore(self, topic: TopicPath, events: Sequence[TopicValue], limits: HistoryLimits) -> int:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.topics.restore_history(topic, events, limits, now))
 
 
 BATCH_ENTRIES: Final = 1000

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.adapters.memory.history_table import Histories
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.topics.versions import BESIDE, is_later, least_version
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
@@ -14,6 +16,8 @@ from gateway.ports import (
     ENTRY_BYTES,
     VALUE_BYTES,
     Fenced,
+    HistoryPage,
+    HistoryQuestion,
     NotCreated,
     NotStored,
     PublishCommand,
@@ -157,9 +161,11 @@ class _Partition:
         removed: when which removal may be forgotten.
         held: bytes of the values.
         least: versions of new topics are above it, as they may be those of topics that were removed and forgotten.
+        histories: of the topics that have any.
     """
 
     stream: Stream
+    histories: Histories
     values: dict[TopicPath, TopicValue] = field(default_factory=dict)
     receipts: OrderedDict[SessionId, _Receipts] = field(default_factory=OrderedDict)
     removed: dict[TopicPath, float] = field(default_factory=dict)
@@ -193,11 +199,14 @@ class Topics:
     Args:
         stream_length: entries kept per partition.
         stream_bytes: bytes kept per partition; 0 for no limit.
+        history_bytes: bytes that the histories of a partition keep together.
         depth: leading path segments that decide a topic's partition.
     """
 
-    def __init__(self, *, stream_length: int, stream_bytes: int, depth: int) -> None:
-        self._partitions = [_Partition(Stream(stream_length, stream_bytes)) for _ in range(TOPIC_PARTITIONS)]
+    def __init__(self, *, stream_length: int, stream_bytes: int, history_bytes: int, depth: int) -> None:
+        self._partitions = [
+            _Partition(Stream(stream_length, stream_bytes), Histories(history_bytes)) for _ in range(TOPIC_PARTITIONS)
+        ]
         self._depth = depth
         self._news: set[int] = set()
 
@@ -229,7 +238,8 @@ class Topics:
             return answers.get(command.request, Published(Version(0), EventId(""), duplicate=True))
         receipts.last = command.request
         is_new = command.topic not in partition.values
-        if is_new and command.most_topics and len(partition.values) >= command.most_topics:
+        is_full = is_new and command.most_topics and len(partition.values) >= command.most_topics
+        if is_full or (command.history is not None and not partition.histories.takes(command.topic)):
             if command.request > command.settled:
                 answers[command.request] = NotCreated(duplicate=True)
             return NotCreated(duplicate=False)
@@ -238,7 +248,10 @@ class Topics:
             if command.request > command.settled:
                 answers[command.request] = NotStored(duplicate=True)
             return NotStored(duplicate=False)
+        before = partition.values.get(command.topic)
         value = self._write(number, generation, command.topic, command.value)
+        if command.history is not None:
+            partition.histories.append(value, before, command.history, now)
         if command.request > command.settled:
             answers[command.request] = Published(value.version, value.event, duplicate=True)
         return Published(value.version, value.event, duplicate=False, created=is_new)
@@ -270,7 +283,9 @@ class Topics:
         stored = self._partitions[topic_partition(topic, self._depth)].values.get(topic)
         return None if stored is None else _shown(stored, generation)
 
-    def remove(self, topic: TopicPath, generation: GridGeneration, keep: float, now: float) -> Published | None:
+    def remove(
+        self, topic: TopicPath, generation: GridGeneration, keep: float, now: float, history: HistoryLimits | None
+    ) -> Published | None:
         """See ``TopicStore.remove``."""
         number = topic_partition(topic, self._depth)
         partition = self._partitions[number]
@@ -281,6 +296,10 @@ class Topics:
             return Published(stored.version, stored.event, duplicate=True)
         removal = self._write(number, generation, topic, b"")
         partition.removed[topic] = now + keep
+        if history is not None:
+            partition.histories.drop(topic, known=True)
+            if partition.histories.takes(topic):
+                partition.histories.append(removal, stored, history, now)
         partition.forget_removals(now)
         return Published(removal.version, removal.event, duplicate=False)
 
@@ -319,6 +338,27 @@ class Topics:
         if read is None or read[1] != upto:
             return None
         return read[0]
+
+    def histories(self, number: int) -> Histories:
+        """Return the histories of a partition."""
+        return self._partitions[number].histories
+
+    def sweep(self, number: int, topics: Sequence[tuple[TopicPath, HistoryLimits | None]], now: float) -> int:
+        """See ``HistoryStore.sweep``."""
+        partition = self._partitions[number]
+        return sum(
+            partition.histories.sweep(topic, limits, known=topic in partition.values, now=now)
+            for topic, limits in topics
+        )
+
+    def read_histories(self, number: int, questions: Sequence[HistoryQuestion]) -> list[HistoryPage]:
+        """See ``HistoryStore.read``."""
+        partition = self._partitions[number]
+        return [partition.histories.read(each, partition.values.get(each.topic)) for each in questions]
+
+    def restore_history(self, topic: TopicPath, events: Sequence[TopicValue], limits: HistoryLimits, now: float) -> int:
+        """See ``HistoryStore.restore``."""
+        return self.histories(topic_partition(topic, self._depth)).restore(topic, events, limits, now)
 
     def forget(self, session: SessionId) -> None:
         """Delete every receipt of a session."""

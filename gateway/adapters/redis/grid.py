@@ -10,6 +10,7 @@ from gateway.adapters.redis.dialer import Dialer, Remap
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.gauges import ServerGauges
 from gateway.adapters.redis.grid_connection import GridConnection
+from gateway.adapters.redis.history import LogWriter, RedisHistory
 from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.nodes import RedisNodes
@@ -20,7 +21,7 @@ from gateway.adapters.redis.topics import RedisTopics
 from gateway.adapters.redis.topology import Finder, SentinelFinder, SingleFinder
 from gateway.adapters.redis.write_gate import WriteGate, boot_clock
 from gateway.core.types import GridGeneration, NodeRef
-from gateway.ports import EventLog, GridChange, GridState, Metrics
+from gateway.ports import DEFAULT_HISTORY_BYTES, EventLog, GridChange, GridState, Metrics
 from gateway.settings.errors import Unfit
 from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
 
@@ -55,6 +56,7 @@ class RedisGrid:
         log: where its loss and return are told.
         stream_length: entries that each partition's stream keeps, about.
         stream_bytes: bytes that each partition's stream keeps, about; 0 for no limit.
+        history_bytes: bytes that the histories of each partition keep together.
         journal_length: entries that each stream of the journal keeps.
         timeout: seconds for each step.
         topic_depth: leading path segments that decide a topic's partition; the same on all nodes of a cluster.
@@ -75,6 +77,7 @@ class RedisGrid:
         log: EventLog,
         stream_length: int = DEFAULT_STREAM_LENGTH,
         stream_bytes: int = DEFAULT_STREAM_BYTES,
+        history_bytes: int = DEFAULT_HISTORY_BYTES,
         journal_length: int = DEFAULT_JOURNAL_LENGTH,
         timeout: float = DEFAULT_TIMEOUT,
         topic_depth: int = 1,
@@ -123,7 +126,11 @@ class RedisGrid:
             metrics=metrics,
             log=log,
         )
-        self._topics = RedisTopics(grid=self._connection, keys=keys, foreign=foreign, depth=topic_depth)
+        writer = LogWriter(self._connection, keys, history_bytes)
+        self._topics = RedisTopics(grid=self._connection, keys=keys, foreign=foreign, depth=topic_depth, writer=writer)
+        self._history = RedisHistory(
+            grid=self._connection, keys=keys, writer=writer, foreign=foreign, depth=topic_depth
+        )
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._journal = RedisJournal(
             node=node, grid=self._connection, keys=keys, foreign=foreign, length=journal_length
@@ -143,6 +150,11 @@ class RedisGrid:
     def topics(self) -> RedisTopics:
         """Values of topics."""
         return self._topics
+
+    @property
+    def history(self) -> RedisHistory:
+        """Histories of topics."""
+        return self._history
 
     @property
     def tail(self) -> RedisTail:

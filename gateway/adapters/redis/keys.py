@@ -29,6 +29,16 @@ key                              type    content
 ``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored
                                          value also ``["event", <id of its publish>]``. Entry 0 of each generation is a
                                          marker with an empty topic. Trimmed to about ``stream_length`` entries; stays.
+``P:{t17}:log:<topic>``           stream  History of a topic: ``<generation>-<sequence>`` of the last event that was
+                                         published in one step → ``[<ms> <id of the event before the first of them>,
+                                         "<version> <value>"]`` of the last, and ``[<sequence>, "<version> <value>"]``
+                                         of each before it. Written by publishes and removals; cut by them and by
+                                         sweeps; deleted when the topic has no history any more, or is forgotten.
+``P:{t17}:logs``                 hash    topic → what was appended to its log since its last mark, as events * 2^32 +
+                                         bytes; ``scripts/logs.lua``. As the logs.
+``P:{t17}:log-marks``            hash    topic → ``<id> <events> <bytes>;`` of each complete block of its log. The empty
+                                         topic → bytes of all of them, and the newest event of all logs that were
+                                         deleted with their topic. As the logs; the empty topic stays.
 ``P:{t17}:receipts:<session>``   list    ``<epoch> <request> <version> <event> <settled>`` of a session's publishes, by
                                          request. Trimmed when settled; deleted when the session ends, and should that
                                          be missed: expires eight days after the last, beyond every window. Of a session
@@ -95,7 +105,7 @@ from typing import Final
 
 from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS, session_partition
-from gateway.core.types import NodeRef, SessionId
+from gateway.core.types import NodeRef, SessionId, TopicPath
 
 _SHORT_HASH_BYTES: Final = 8
 """Of a session id, in records of ended sessions: with 10,000 of them in a partition, two share one with probability
@@ -159,6 +169,9 @@ class Keys:
         self.sizes = tuple(f"{each}sizes" for each in topics)
         self.removed = tuple(f"{each}removed" for each in topics)
         self.closed = tuple(f"{each}closed" for each in topics)
+        self.logs = tuple(f"{each}logs" for each in topics)
+        self.log_marks = tuple(f"{each}log-marks" for each in topics)
+        self._log = tuple(f"{each}log:" for each in topics)
         self._receipts = tuple(f"{each}receipts:" for each in topics)
         self.journal = tuple(f"{prefix}:{{{tag}}}:journal" for tag in JOURNAL_TAGS)
         self.journal_state = tuple(f"{each}-state" for each in self.journal)
@@ -170,6 +183,10 @@ class Keys:
     def receipts(self, partition: int, session: SessionId) -> str:
         """Name the list of a session's receipts in a topic partition."""
         return self._receipts[partition] + session
+
+    def log(self, partition: int, topic: TopicPath) -> str:
+        """Name the stream of a topic's history."""
+        return self._log[partition] + topic
 
     def probe(self, tag: str) -> str:
         """Name a key of a hash tag that is never there: a master that gives its slot away redirects who asks for it."""

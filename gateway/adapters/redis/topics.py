@@ -12,9 +12,11 @@ from gateway.adapters.redis import scripts
 from gateway.adapters.redis.batcher import fresh
 from gateway.adapters.redis.foreign import ForeignData, check_text, read_topic, read_version
 from gateway.adapters.redis.grid_connection import GridConnection
+from gateway.adapters.redis.history import LogWriter
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.adapters.redis.tail import PLAIN_FIELDS
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.remembered import Remembered
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.topics.versions import least_version
@@ -98,9 +100,10 @@ class _Part:
         last: request of the last of them.
         size: bytes of their values.
         appended: bytes of the entries of the stream that they become, at most.
+        kept: of those that have history, as all of them have or none: how much their topics keep, and what they add.
     """
 
-    __slots__ = ("appended", "command", "last", "partition", "places", "publishes", "size")
+    __slots__ = ("appended", "command", "kept", "last", "partition", "places", "publishes", "size")
 
     def __init__(self, command: PublishCommand, partition: int) -> None:
         self.command = command
@@ -110,6 +113,7 @@ class _Part:
         self.last = command.request
         self.size = 0
         self.appended = 0
+        self.kept: dict[TopicPath, tuple[HistoryLimits, int]] = {}
 
     def takes(self, command: PublishCommand) -> bool:
         """Tell whether a publish in the same partition can be added."""
@@ -155,6 +159,7 @@ def _have_in_common(first: PublishCommand, other: PublishCommand) -> bool:
         and other.stored is first.stored
         and other.most_topics == first.most_topics
         and other.most_bytes == first.most_bytes
+        and (other.history is None) is (first.history is None)
     )
 
 
@@ -166,10 +171,14 @@ class RedisTopics:
         keys: names of all keys.
         foreign: told of values that are not the gateway's.
         depth: leading path segments that decide a topic's partition.
+        writer: for topics with history.
     """
 
-    def __init__(self, *, grid: GridConnection, keys: Keys, foreign: ForeignData, depth: int) -> None:
+    def __init__(
+        self, *, grid: GridConnection, keys: Keys, foreign: ForeignData, depth: int, writer: LogWriter
+    ) -> None:
         self._grid = grid
+        self._writer = writer
         self._batcher = grid.batcher
         self._keys = keys
         self._depth = depth
@@ -298,14 +307,23 @@ class RedisTopics:
             for partition, topic, stored in zip(places, topics, replies, strict=True)
         ]
 
-    async def remove(self, topic: TopicPath, *, keep: float) -> Published | None:
+    async def remove(self, topic: TopicPath, *, keep: float, history: HistoryLimits | None = None) -> Published | None:
         """See ``TopicStore.remove``."""
         keys, partition = self._keys, self._partition(topic)
+        logs: list[Argument] = []
+        told: list[Argument] = []
+        if history is not None:
+            logs = self._writer.keys(partition, [topic])
+            told = [*self._writer.arguments({topic: (history, self._writer.added(b""))}), *self._writer.bounds()]
         reply = await self._batcher.call(
-            scripts.TOPIC_REMOVE(
+            scripts.TOPIC_REMOVE.across(
+                1,
                 *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
+                *logs,
                 *(topic, self._grid.generation, self._grid.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
                 self._grid.stream_bytes,
+                *told,
+                more=len(logs),
             ),
             gated=True,
         )
@@ -357,6 +375,10 @@ class RedisTopics:
             part.size += size
             topic = command.topic
             part.appended += size + ENTRY_BYTES + (len(topic) if topic.isascii() else _UTF_8_BYTES * len(topic))
+            if command.history is not None:
+                known = part.kept.get(topic)
+                added = self._writer.added(command.value)
+                part.kept[topic] = (command.history, added if known is None else known[1] + added)
         return parts
 
     def _steps(self, parts: Sequence[_Part]) -> list[_Step]:
@@ -378,10 +400,15 @@ class RedisTopics:
         publishes: list[Argument] = []
         values, stream, closed, receipts = self._keys.values, self._keys.stream, self._keys.closed, self._keys.receipts
         sizes = self._keys.sizes
+        more = 0
         for part in step.parts:
             partition = part.partition
             keys += (values[partition], stream[partition], receipts(partition, session), closed[partition])
             keys.append(sizes[partition])
+            if part.kept:
+                logs = self._writer.keys(partition, list(part.kept))
+                keys += logs
+                more += len(logs)
             place = (partition, session)
             previous = self._on_the_way.get(place, 0)
             self._on_the_way[place] = part.last
@@ -389,7 +416,13 @@ class RedisTopics:
             previous = previous if previous < part.command.request else 0
             publishes += (previous, self._told(partition, part.appended), len(part.places))
             publishes += part.publishes
-        return scripts.TOPIC_PUBLISH.across(
+            if part.kept:
+                publishes += self._writer.arguments(part.kept)
+        script = scripts.TOPIC_PUBLISH
+        if more:
+            script = scripts.TOPIC_RECORD
+            publishes += self._writer.bounds()
+        return script.across(
             len(step.parts),
             *keys,
             first.ownership.epoch,
@@ -402,6 +435,7 @@ class RedisTopics:
             first.most_bytes,
             self._grid.stream_bytes,
             *publishes,
+            more=more,
         )
 
     def _told(self, partition: int, appended: int) -> int:

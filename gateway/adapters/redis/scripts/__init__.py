@@ -64,9 +64,15 @@ class Script:
         """Make the command that runs it: its keys first, then its arguments."""
         return self._head + keys_and_arguments
 
-    def across(self, partitions: int, *keys_and_arguments: Argument) -> Command:
-        """Make the command that runs it on so many *partitions*: the keys of each, then all arguments."""
-        return (*self._head[:-1], self._keys * partitions, *keys_and_arguments)
+    def across(self, partitions: int, *keys_and_arguments: Argument, more: int = 0) -> Command:
+        """Make the command that runs it on so many *partitions*: the keys of each, then all arguments.
+
+        Args:
+            partitions: how many.
+            keys_and_arguments: see above.
+            more: keys besides, as those of the logs of topics with history.
+        """
+        return (*self._head[:-1], self._keys * partitions + more, *keys_and_arguments)
 
 
 ADOPT: Final = Script("adopt", keys=5, timed=True)
@@ -75,6 +81,8 @@ CLOCK_SET: Final = Script("clock_set", keys=2)
 SEAL: Final = Script("seal", keys=1, begins=("foreign_ids",))
 SEAL_SESSIONS: Final = Script("seal_sessions", keys=1)
 JOURNAL_APPEND: Final = Script("journal_append", keys=2, begins=("foreign_ids",))
+LOG_RESTORE: Final = Script("log_restore", keys=4, begins=("logs",))
+LOG_SWEEP: Final = Script("log_sweep", keys=4, timed=True, begins=("logs",))
 NODE_BACKUP: Final = Script("node_backup", keys=2, timed=True, begins=("backups",))
 NODE_BACKUP_OF: Final = Script("node_backup_of", keys=1, timed=True)
 NODE_CLUSTER: Final = Script("node_cluster", keys=1)
@@ -109,8 +117,10 @@ SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True, begins=("
 SESSION_SIZES: Final = Script("session_sizes", keys=1)
 TOPIC_FORGET: Final = Script("topic_forget", keys=2, timed=True)
 TOPIC_POSITION: Final = Script("topic_position", keys=1)
-TOPIC_PUBLISH: Final = Script("topic_publish", keys=5, begins=("sizes",))
-TOPIC_REMOVE: Final = Script("topic_remove", keys=4, begins=("sizes",))
+TOPIC_PUBLISH: Final = Script("topic_publish", keys=5, begins=("sizes", "no_logs"))
+TOPIC_RECORD: Final = Script("topic_publish", keys=5, begins=("sizes", "logs"))
+"""``TOPIC_PUBLISH`` of topics with history; others shall not pay for the functions that it has besides."""
+TOPIC_REMOVE: Final = Script("topic_remove", keys=4, begins=("sizes", "logs"))
 TOPIC_RESTORE: Final = Script("topic_restore", keys=4, begins=("sizes",))
 
 SCRIPTS: Final[tuple[Script, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Script))

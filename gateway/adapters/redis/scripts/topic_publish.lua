@@ -20,6 +20,7 @@
 -- ARGV[10..] for each partition: previous, the request before the first that was sent to this partition and is not
 --         answered yet, 0 if none; bytes that the caller has sent for the stream and not told yet, mostly 0, as it tells
 --         them now and then; how many publishes follow; and of each of these: request, topic, and value as JSON text
+-- Of topics with history the keys of their logs follow the five, and what logs.lua says the publishes of each partition.
 -- Result  for each partition one of
 --           {event, answer, ...}  event of the first that was published now, '' if none was, and for each publish
 --             version             published: its event has the next number after that of the one published before it
@@ -37,7 +38,8 @@
 --
 -- Invariant: requests of a session rise in the receipts; a request is executed only if it is above the last of them.
 -- Receipts always have an end, whatever happens to their session.
--- Needs sizes.lua. A publish that makes a value no larger is never refused for bytes.
+-- Needs sizes.lua, and logs.lua or no_logs.lua: a publish without history is the same commands as if there were none. A
+-- topic whose history would be one too many is refused as one that is not created. A publish that makes a value no larger is never refused for bytes.
 -- What many publishes have in common is looked at once: half of what a publish would cost alone.
 local epoch, settled, generation, length, hash, life, most, most_bytes, stream_bytes = unpack(ARGV, 1, 9)
 -- Versions never fall back, even if the grid lost some: each generation starts above all that came before (P6).
@@ -61,7 +63,7 @@ end
 
 -- Stores what the stream has already: so many fields, receipts, and what the values have for the empty topic, if that
 -- changes.
-local function write(values, key, fields, written, receipts, received, floor)
+local function write(values, key, fields, written, receipts, received, floor, logs)
   if received == 0 then
     return
   end
@@ -72,6 +74,9 @@ local function write(values, key, fields, written, receipts, received, floor)
   -- Of topics that were not created there is a receipt and nothing else.
   if written > 0 then
     redis.call('HSET', values, unpack(fields, 1, written))
+    if logs then
+      write_logs(logs)
+    end
   end
   local kept = redis.call('RPUSH', key, unpack(receipts, 1, received))
   redis.call('PEXPIRE', key, life)
@@ -88,7 +93,7 @@ end
 -- the last event.
 -- Reading numbers, and tables that grow, are much of what Lua costs here: what is seldom compared stays text, and tables
 -- begin with places for one publish.
-local function publish(values, stream, key, closed, sizes, previous, first, final)
+local function publish(values, stream, key, closed, sizes, previous, first, final, logs)
   local newest, newest_text, forgotten = 0, '0', '0'
   local last = redis.call('LINDEX', key, -1)
   if last then
@@ -147,11 +152,15 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
       if total and more > 0 and not refused and most_bytes ~= '0' and total + more > tonumber(most_bytes) then
         if redis.call('HEXISTS', sizes, 'values') == 0 then
           -- Somebody deleted sizes, to have the values counted anew.
-          write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+          write(values, key, fields, written, receipts, received, grown and write_floor(floor, total), logs)
           total, refusal = count_values(sizes, values)
           written, received, grown = 0, 0, true
         end
         refused = total and total + more > tonumber(most_bytes) and '1'
+      end
+      local log = logs and logs[topic]
+      if log and not log.fields and not refused and not refusal then
+        refused = not begin_log(logs, topic, log, stored[number] and string.match(stored[number], '^%d+ (%d+%-%d+)')) and '0'
       end
       if refusal then
         return redis.error_reply(refusal.err), true
@@ -162,9 +171,10 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
       else
         version = math.max(version or tonumber(floor), least) + 1
         local text = string.format('%.0f', version)
-        local event = redis.pcall('XADD', stream, 'MAXLEN', '~', length, ids, topic, text .. ' ' .. value)
+        local entry = text .. ' ' .. value
+        local event = redis.pcall('XADD', stream, 'MAXLEN', '~', length, ids, topic, entry)
         if type(event) == 'table' then
-          write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+          write(values, key, fields, written, receipts, received, grown and write_floor(floor, total), logs)
           if string.find(event.err, 'equal or smaller', 1, true) then
             return 'stale', true
           end
@@ -176,6 +186,9 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
           return 'emptied', true
         end
         newest_event = event
+        if log then
+          keep(log, event, entry)
+        end
         if more ~= 0 then
           total, grown = total + more, true
         end
@@ -197,7 +210,7 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
     else
       local answer = {0, ''}
       if request > tonumber(forgotten) then
-        write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+        write(values, key, fields, written, receipts, received, grown and write_floor(floor, total), logs)
         written, received, grown = 0, 0, false
         local _, receipt = find(key, request, redis.call('LLEN', key))
         if receipt then
@@ -210,15 +223,20 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
       result[number + 1] = answer
     end
   end
-  write(values, key, fields, written, receipts, received, grown and write_floor(floor, total))
+  write(values, key, fields, written, receipts, received, grown and write_floor(floor, total), logs)
   return result, false, newest_event
 end
 
-local results, at = {}, 10
-for number = 1, #KEYS, 5 do
+local results, at, number = {}, 10, 1
+while number <= #KEYS do
   local values, stream, key, closed, sizes = unpack(KEYS, number, number + 4)
-  local following = at + 3 + 3 * ARGV[at + 2]
-  local result, ended, event = publish(values, stream, key, closed, sizes, ARGV[at], at + 3, following - 1)
+  local following, logs = at + 3 + 3 * ARGV[at + 2], nil
+  local final = following - 1
+  number = number + 5
+  if read_logs then
+    logs, number, following = read_logs(number, following)
+  end
+  local result, ended, event = publish(values, stream, key, closed, sizes, ARGV[at], at + 3, final, logs)
   if ARGV[at + 1] ~= '0' and result ~= 'emptied' then
     count_entries(sizes, stream, values, event, ARGV[at + 1], tonumber(stream_bytes))
   end

@@ -12,11 +12,13 @@
 -- ARGV[4] how long to remember the removal (ms)
 -- ARGV[5] most removals to forget in this step
 -- ARGV[6] bytes to keep in the stream, about; 0 for no limit
+-- Of a topic with history the keys and arguments that logs.lua says follow.
 -- Result  {version, event, '1' if it was removed before, else '0'}, 'none' if there is no such topic, or 'stale' or
 --         'emptied' as in topic_publish
 --
 -- Invariant: versions of a topic only rise, also over its removal and after that is forgotten.
--- Needs sizes.lua. It frees memory, so that it runs also where there is none left.
+-- A history begins anew with the removal, and whoever has not read it to its end will be told that events are missing.
+-- Needs sizes.lua and logs.lua. It frees memory, so that it runs also where there is none left.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], ARGV[1], '')
@@ -50,6 +52,15 @@ end
 redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. event .. ' ')
 count_entries(KEYS[4], KEYS[2], KEYS[1], event, #ARGV[1] + ENTRY_BYTES, tonumber(ARGV[6]))
 redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
+if ARGV[7] then
+  local logs = read_logs(5, 7)
+  local log = logs[ARGV[1]]
+  drop_log(logs[''], ARGV[1], log.key)
+  if begin_log(logs, ARGV[1], log, string.match(stored, '^%d+ (%d+%-%d+)')) then
+    keep(log, event, version .. ' ')
+    write_logs(logs)
+  end
+end
 
 local least = tonumber(floor)
 for _, topic in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, ARGV[5])) do

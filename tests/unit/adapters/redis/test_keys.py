@@ -7,7 +7,7 @@ import pytest
 from gateway.adapters.redis import keys as module
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.core.topics.topics import session_partition
-from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
+from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId, TopicPath
 
 KEYS = Keys("app")
 SESSION = SessionId("s-1")
@@ -17,7 +17,17 @@ NODE = NodeRef(NodeId("n1"), Incarnation("a"))
 def all_keys() -> list[str]:
     inbox = KEYS.inbox(NODE)
     revocations = [KEYS.revocations, KEYS.revoked, KEYS.revisions]
-    fixed = [KEYS.grid, KEYS.leases, KEYS.members, KEYS.takeovers, KEYS.renewed, KEYS.reports, KEYS.clocks, KEYS.lost]
+    fixed = [
+        KEYS.backups,
+        KEYS.grid,
+        KEYS.leases,
+        KEYS.members,
+        KEYS.takeovers,
+        KEYS.renewed,
+        KEYS.reports,
+        KEYS.clocks,
+        KEYS.lost,
+    ]
     partitioned = [
         *KEYS.owned,
         *KEYS.ids,
@@ -29,10 +39,13 @@ def all_keys() -> list[str]:
         *KEYS.closed,
         *KEYS.removed,
         *KEYS.sizes,
+        *KEYS.logs,
+        *KEYS.log_marks,
         *KEYS.journal,
         *KEYS.journal_state,
     ]
-    return [*fixed, inbox, *revocations, *partitioned, KEYS.session(SESSION), KEYS.receipts(17, SESSION)]
+    single = [KEYS.session(SESSION), KEYS.receipts(17, SESSION), KEYS.log(17, TopicPath("a/b"))]
+    return [*fixed, inbox, *revocations, *partitioned, *single]
 
 
 def test_names_are_unique_and_begin_with_the_prefix() -> None:
@@ -47,6 +60,7 @@ def test_keys_that_change_together_share_a_hash_tag() -> None:
     together = [KEYS.session(SESSION), KEYS.owned[partition], KEYS.deadlines[partition], KEYS.ended[partition]]
     assert all(tag in each for each in together)
     topics = [KEYS.values[17], KEYS.stream[17], KEYS.sizes[17], KEYS.closed[17], KEYS.receipts(17, SESSION)]
+    topics += [KEYS.logs[17], KEYS.log_marks[17], KEYS.log(17, TopicPath("a/b"))]
     assert all("{t17}" in each for each in topics)
     assert all("{j7}" in each for each in (KEYS.journal[7], KEYS.journal_state[7]))
     assert all(len(re.findall(r"\{[^}]+\}", each)) == 1 for each in all_keys())

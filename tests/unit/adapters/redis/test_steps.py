@@ -10,8 +10,10 @@ from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import topics as module
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
+from gateway.adapters.redis.history import LogWriter
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.topics import RedisTopics
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.types import Epoch, NodeRef, RequestNumber, SessionId, TopicPath
 from gateway.ports import Ownership, PublishCommand
 
@@ -31,7 +33,10 @@ def steps(*commands: PublishCommand, undivided: bool = True) -> list[list[list[i
     grid = cast(
         "GridConnection", SimpleNamespace(batcher=SimpleNamespace(undivided=undivided), generation=1, stream_length=1)
     )
-    topics = RedisTopics(grid=grid, keys=Keys("g"), foreign=ForeignData(MemoryMetrics(), MemoryEventLog()), depth=1)
+    writer = LogWriter(grid, Keys("g"), history_bytes=0)
+    topics = RedisTopics(
+        grid=grid, keys=Keys("g"), foreign=ForeignData(MemoryMetrics(), MemoryEventLog()), depth=1, writer=writer
+    )
     made: Sequence[Any] = topics._steps(topics._parts(commands))
     return [[part.places for part in step.parts] for step in made]
 
@@ -78,3 +83,17 @@ def test_a_step_is_bounded_over_all_of_its_partitions() -> None:
     assert [len(step) for step in steps(*several, command(module.PUBLISH_COUNT + 1, "3/x"))] == [3, 1]
     half = b"1" * (module.PUBLISH_BYTES // 2)
     assert steps(*(command(number, f"{number}/x", value=half) for number in range(1, 4))) == [[[0], [1]], [[2]]]
+
+
+def test_topics_with_history_are_steps_of_their_own_in_their_place() -> None:
+    """The script of a step without them has nothing to do with histories (L5)."""
+    limits = HistoryLimits()
+    published = [
+        command(1, "a/1"),
+        command(2, "a/2")._replace(history=limits),
+        command(3, "a/3")._replace(history=limits),
+        command(4, "b/1")._replace(history=limits),
+        command(5, "a/1"),
+    ]
+    assert steps(*published) == [[[0]], [[1, 2], [3]], [[4]]]
+    assert steps(*published, undivided=False) == [[[0]], [[1, 2]], [[3]], [[4]]]

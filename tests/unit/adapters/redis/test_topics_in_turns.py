@@ -31,7 +31,7 @@ class Batcher:
 async def test_pages_that_come_together_are_read_one_in_a_turn() -> None:
     batcher = Batcher()
     grid: Any = SimpleNamespace(batcher=batcher, attachment=1, generation=1)
-    topics = RedisTopics(grid=grid, keys=Keys("g"), foreign=None, depth=1)  # type: ignore[arg-type]
+    topics = RedisTopics(grid=grid, keys=Keys("g"), foreign=None, depth=1, writer=None)  # type: ignore[arg-type]
     read: list[int] = []
 
     async def follow(partition: int) -> None:

@@ -1,0 +1,238 @@
+"""Histories of topics: implements ``gateway.ports.HistoryStore``. Publishes write them, in ``topics``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gateway.adapters.redis import scripts
+from gateway.adapters.redis.foreign import ForeignData, check_text, read_topic, read_version
+from gateway.adapters.redis.grid_connection import GridConnection
+from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.scripts import Argument, Command
+from gateway.core.destinations.limits import HistoryLimits
+from gateway.core.topics.topics import topic_partition
+from gateway.core.topics.versions import place_of
+from gateway.core.types import EventId, TopicPath
+from gateway.core.wire.errors import GatewayError
+from gateway.ports import EVENT_BYTES, MOST_HISTORIES, HistoryPage, HistoryQuestion, KeptTopics, TopicValue
+
+EVENT_UNIT: Final = 2**32
+"""What one event adds to what the grid counts of a log, besides its bytes; as in ``scripts/logs.lua``."""
+
+SWEPT_ENTRIES: Final = 1_000
+"""Entries of a log that one step of a sweep looks at: Redis needs some milliseconds for them."""
+
+EVENTS_PER_TURN: Final = 500
+"""Events that are read from an answer before others have their turn."""
+
+_LARGEST_CURSOR: Final = 2**64 - 1
+"""Redis refuses a cursor that does not fit an unsigned number of 64 bits."""
+
+_SHOWN_BYTES: Final = 100
+"""Of a name that is no topic, in the log."""
+
+Place = tuple[int, int]
+"""Of an event in its partition: generation and sequence."""
+
+
+class LogWriter:
+    """What scripts that write to logs are told; see ``scripts/logs.lua``.
+
+    Args:
+        grid: tells the time.
+        keys: names of all keys.
+        history_bytes: most bytes of all histories of a partition.
+    """
+
+    def __init__(self, grid: GridConnection, keys: Keys, history_bytes: int) -> None:
+        self._grid = grid
+        self._keys = keys
+        self._history_bytes = history_bytes
+
+    def keys(self, partition: int, topics: Sequence[TopicPath]) -> list[Argument]:
+        """Name the keys of the logs of one partition."""
+        log = self._keys.log
+        return [
+            self._keys.logs[partition],
+            self._keys.log_marks[partition],
+            *(log(partition, topic) for topic in topics),
+        ]
+
+    @staticmethod
+    def arguments(told: Mapping[TopicPath, tuple[HistoryLimits, int]]) -> list[Argument]:
+        """Say of each topic of one partition how much it keeps, and what is added to it: see ``added``."""
+        said: list[Argument] = [len(told)]
+        for topic, (limits, added) in told.items():
+            said += (topic, limits.count, limits.bytes, added)
+        return said
+
+    def bounds(self) -> tuple[Argument, ...]:
+        """Say what comes last: the time of the grid, as far as it is known here, and the bounds of a partition."""
+        return (round(self._grid.clock.estimate() or 0), MOST_HISTORIES, self._history_bytes)
+
+    @staticmethod
+    def added(value: bytes) -> int:
+        """Count an event as the grid counts it."""
+        return EVENT_UNIT + len(value) + EVENT_BYTES
+
+
+class RedisHistory:
+    """Histories in the grid.
+
+    Args:
+        grid: for commands, and to be told of a grid that does not fit.
+        keys: names of all keys.
+        writer: for what is restored.
+        foreign: told of what is not the gateway's.
+        depth: leading path segments that decide a topic's partition.
+    """
+
+    def __init__(
+        self, *, grid: GridConnection, keys: Keys, writer: LogWriter, foreign: ForeignData, depth: int
+    ) -> None:
+        self._grid = grid
+        self._batcher = grid.batcher
+        self._keys = keys
+        self._writer = writer
+        self._foreign = foreign
+        self._depth = depth
+
+    async def read(self, partition: int, questions: Sequence[HistoryQuestion]) -> list[HistoryPage]:
+        """See ``HistoryStore.read``."""
+        replies = await self._batcher.call_all([self._range(partition, each) for each in questions])
+        pages: list[HistoryPage | None] = [None] * len(questions)
+        empty: list[int] = []
+        read = 0
+        for number, (asked, entries) in enumerate(zip(questions, replies, strict=True)):
+            if entries:
+                pages[number] = self._page(partition, asked, entries)
+                read += len(entries)
+                if read > EVENTS_PER_TURN:
+                    read = 0
+                    await asyncio.sleep(0)
+            else:
+                empty.append(number)
+        newest = await self._newest(partition, [questions[number] for number in empty])
+        for number, has_gap in zip(empty, newest, strict=True):
+            pages[number] = HistoryPage((), has_gap=has_gap, is_last=True)
+        return [page for page in pages if page is not None]
+
+    async def topics(self, partition: int, *, step: str | None, count: int) -> KeptTopics:
+        """See ``HistoryStore.topics``."""
+        if step is not None and not (step.isascii() and step.isdigit() and int(step) <= _LARGEST_CURSOR):
+            raise ValueError("this is no cursor of a hash")
+        key = self._keys.logs[partition]
+        cursor, found = await self._batcher.call(("HSCAN", key, step or "0", "COUNT", count))
+        named: list[TopicPath] = []
+        for name in found[::2]:
+            try:
+                named.append(read_topic(name))
+            except (ValueError, GatewayError) as error:
+                self._foreign.skipped(key, repr(name[:_SHOWN_BYTES]), error)
+        return KeptTopics(named, None if cursor == b"0" else cursor.decode())
+
+    async def sweep(self, partition: int, topics: Sequence[tuple[TopicPath, HistoryLimits | None]]) -> int:
+        """See ``HistoryStore.sweep``."""
+        keys, swept = self._keys, 0
+        names = (keys.values[partition], keys.logs[partition], keys.log_marks[partition])
+        left = list(topics)
+        while left:
+            clock = self._grid.clock.argument()
+            commands: list[Command] = []
+            for topic, limits in left:
+                life = 0 if limits is None else max(1, round(limits.age * 1000))
+                commands.append(
+                    scripts.LOG_SWEEP(*names, keys.log(partition, topic), clock, topic, life, SWEPT_ENTRIES)
+                )
+            replies = await self._batcher.call_all(commands)
+            swept += sum(cut for cut, _ in replies)
+            left = [each for each, (_, has_more) in zip(left, replies, strict=True) if has_more]
+        return swept
+
+    async def restore(self, topic: TopicPath, events: Sequence[TopicValue], limits: HistoryLimits) -> int:
+        """See ``HistoryStore.restore``."""
+        if not events:
+            return 0
+        partition = topic_partition(topic, self._depth)
+        told: list[Argument] = []
+        for each in events:
+            told += (each.event.partition("-")[2], each.version, each.value)
+        added = sum(self._writer.added(each.value) for each in events)
+        reply = await self._batcher.call(
+            scripts.LOG_RESTORE(
+                self._keys.stream[partition],
+                *self._writer.keys(partition, [topic]),
+                *(self._grid.generation, len(events), *told),
+                *self._writer.arguments({topic: (limits, added)}),
+                *self._writer.bounds(),
+            )
+        )
+        if reply == b"stale":
+            raise self._grid.stale()
+        written: int = reply
+        return written
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _range(self, partition: int, asked: HistoryQuestion) -> Command:
+        first = "-" if asked.after is None else "({}-{}".format(*place_of(asked.after))
+        return ("XRANGE", self._keys.log(partition, asked.topic), first, "+", "COUNT", asked.limit)
+
+    async def _newest(self, partition: int, questions: Sequence[HistoryQuestion]) -> list[bool]:
+        """Tell for each topic whose log has nothing after a place whether there was something.
+
+        What is published meanwhile is in the log and in the value, so both are asked for, the value first.
+        """
+        if not questions:
+            return []
+        commands: list[Command] = []
+        for asked in questions:
+            commands += (
+                ("HGET", self._keys.values[partition], asked.topic),
+                self._range(partition, asked._replace(limit=1)),
+            )
+        replies = await self._batcher.call_all(commands)
+        gaps: list[bool] = []
+        for asked, stored, entries in zip(questions, replies[::2], replies[1::2], strict=True):
+            if asked.after is None or entries or not stored:
+                gaps.append(False)
+                continue
+            _, event, _ = stored.split(b" ", 2)
+            gaps.append(_place(event) > place_of(asked.after))
+        return gaps
+
+    def _page(self, partition: int, asked: HistoryQuestion, entries: Sequence[Any]) -> HistoryPage:
+        after = (0, 0) if asked.after is None else place_of(asked.after)
+        events: list[TopicValue] = []
+        has_gap = False
+        for number, fields in entries:
+            try:
+                generation, last = _place(number)
+                before = _place(fields[0].split(b" ")[1])
+                pairs = [(last, fields[1])]
+                if len(fields) > 2:  # noqa: PLR2004 - events before the last one of this step
+                    pairs = [(int(fields[at]), fields[at + 1]) for at in range(2, len(fields), 2)] + pairs
+                read = [_event(partition, asked.topic, generation, *pair) for pair in pairs]
+            except (ValueError, IndexError) as error:
+                self._foreign.skipped(self._keys.log(partition, asked.topic), number.decode(), error)
+                continue
+            if not events:
+                has_gap = before > after
+            elif before > place_of(events[-1].event):
+                # A hole between two of them: what follows is another page.
+                return HistoryPage(events, has_gap=has_gap and asked.after is not None, is_last=False)
+            is_whole = place_of(read[0].event) > after
+            events += read if is_whole else [each for each in read if place_of(each.event) > after]
+        return HistoryPage(events, has_gap and asked.after is not None, is_last=len(entries) < asked.limit)
+
+
+def _place(number: bytes) -> Place:
+    generation, _, sequence = number.partition(b"-")
+    return int(generation), int(sequence)
+
+
+def _event(partition: int, topic: TopicPath, generation: int, sequence: int, stored: bytes) -> TopicValue:
+    version, _, value = stored.partition(b" ")
+    return TopicValue(topic, read_version(version), EventId(f"{partition}-{generation}-{sequence}"), check_text(value))

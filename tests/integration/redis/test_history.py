@@ -1,0 +1,120 @@
+"""Histories in a real Redis: what they cost, what they take, and what becomes of strange things in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.adapters.redis import RedisGrid
+from gateway.core.destinations.limits import HistoryLimits
+from gateway.core.types import EventId, TopicPath
+from gateway.ports import EVENT_BYTES, HistoryQuestion, Published
+from tests.integration.redis.support import PARTITION, TOPIC, Bench, Publisher
+
+MEBIBYTE = 1024**2
+LIMITS = HistoryLimits(count=100_000, age=3600.0, bytes=MEBIBYTE)
+
+ROUNDED = 1.3
+"""What Redis needs for as many bytes as are counted, at most: its allocator rounds up by a fifth to a quarter."""
+
+
+def key_of(bench: Bench, name: str) -> str:
+    return f"{bench.prefix}:{{t{PARTITION}}}:{name}"
+
+
+async def publish(
+    grid: RedisGrid, numbers: range, value: bytes = b"1", topic: TopicPath = TOPIC, limits: HistoryLimits = LIMITS
+) -> list[EventId]:
+    publisher = Publisher(grid, session=f"from-{numbers.start}-{topic}", topic=topic)
+    commands = [publisher.command(number)._replace(value=value, history=limits) for number in numbers]
+    results = await grid.topics.publish(commands)
+    assert all(isinstance(each, Published) for each in results), results
+    return [each.event for each in results if isinstance(each, Published)]
+
+
+async def commands_of(bench: Bench) -> dict[str, int]:
+    facts: dict[str, Any] = await bench.server.call("INFO", "commandstats")
+    return {name.removeprefix("cmdstat_"): each["calls"] for name, each in facts.items()}
+
+
+async def total(bench: Bench) -> int:
+    """Bytes of complete blocks, as the grid has counted them."""
+    return int((await bench.server.call("HGET", key_of(bench, "log-marks"), "")).split()[0])
+
+
+async def test_a_history_costs_a_publish_two_commands(forgetful: Bench) -> None:
+    """Few of them complete a block; those of one step cost two together, whatever their number."""
+    grid = await forgetful.grid()
+    publisher = Publisher(grid)
+    await grid.topics.publish([publisher.command(1)._replace(history=LIMITS)])
+    await forgetful.server.call("CONFIG", "RESETSTAT")
+    for number in range(2, 12):
+        await grid.topics.publish([publisher.command(number, settled=0)._replace(history=LIMITS)])
+    commands = await commands_of(forgetful)
+    assert (commands["xadd"], commands["hincrby"], commands["hset"]) == (20, 10, 10)
+    assert not commands.keys() & {"hget", "xtrim", "hlen", "time"}
+    await forgetful.server.call("CONFIG", "RESETSTAT")
+    await grid.topics.publish([publisher.command(number)._replace(history=LIMITS) for number in range(12, 42)])
+    commands = await commands_of(forgetful)
+    assert (commands["evalsha"], commands["xadd"], commands["hincrby"]) == (1, 31, 1)
+
+
+@pytest.mark.promise("P20")
+async def test_a_history_of_any_values_takes_what_is_counted(bench: Bench) -> None:
+    grid = await bench.grid(history_bytes=8 * MEBIBYTE)
+    request = 1
+    for size, count in ((10, 20_000), (500, 6_000), (32 * 1024, 100), (10, 20_000)):
+        await publish(grid, range(request, request + count), b"x" * size)
+        request += count
+        bound = MEBIBYTE + MEBIBYTE // 32 + 4096 + 100 * (size + EVENT_BYTES)
+        taken = await bench.server.call("MEMORY", "USAGE", key_of(bench, f"log:{TOPIC}"), "SAMPLES", 0)
+        assert taken < bound * ROUNDED, size
+        marks = (await bench.server.call("HGET", key_of(bench, "log-marks"), TOPIC)).count(b";")
+        assert marks <= 64
+        assert await total(bench) > MEBIBYTE * 3 // 4 or size == 10
+
+
+async def test_what_is_counted_is_what_is_there(bench: Bench) -> None:
+    """Cut, swept and dropped: the bytes of all histories are those of the marks that are left."""
+    grid = await bench.grid()
+    topics = [TopicPath(f"prices/{number}") for number in range(5)]
+    small = HistoryLimits(count=100, age=3600.0, bytes=20_000)
+    for topic in topics:
+        await publish(grid, range(1, 1001), b"x" * 200, topic, small)
+    marks = await bench.server.call("HMGET", key_of(bench, "log-marks"), *topics)
+    held = sum(int(each.split()[2]) for text in marks for each in text.decode().split(";") if each)
+    assert await total(bench) == held > 5 * 15_000
+    assert await grid.history.sweep(PARTITION, [(topic, None) for topic in topics]) > 0
+    assert await total(bench) == 0
+    assert {each for each in await bench.keys() if "log" in each} == {f"{{t{PARTITION}}}:log-marks"}
+
+
+@pytest.mark.parametrize("kind", ["log", "logs", "log-marks"])
+async def test_keys_that_were_deleted_or_replaced_do_no_harm(bench: Bench, kind: str) -> None:
+    """Every publish is executed once; readers are told of what is gone; nothing grows without end."""
+    grid = await bench.grid()
+    limits = HistoryLimits(count=100, age=3600.0, bytes=20_000)
+    events = await publish(grid, range(1, 201), b"x" * 100, limits=limits)
+    key = key_of(bench, f"log:{TOPIC}" if kind == "log" else kind)
+    await bench.server.call("DEL", key)
+    events += await publish(grid, range(1001, 1002), b"x" * 100, limits=limits)
+    if kind != "log-marks":
+        await bench.server.call("DEL", key)
+        await bench.server.call(*(("SET", key, "x") if kind == "logs" else ("XADD", key, "99999999-0", "a", "b")))
+    events += await publish(grid, range(2001, 4001), b"x" * 100, limits=limits)
+    assert len(events) == len(set(events)) == 2201
+    (page,) = await grid.history.read(PARTITION, [HistoryQuestion(TOPIC, None, 10_000)])
+    assert page.events[-1].event == events[-1]
+    assert 50 <= len(page.events) < 1000
+    (page,) = await grid.history.read(PARTITION, [HistoryQuestion(TOPIC, events[0], 1)])
+    assert page.has_gap
+
+
+async def test_foreign_entries_of_a_log_are_skipped(bench: Bench) -> None:
+    grid = await bench.grid()
+    await publish(grid, range(1, 3))
+    await bench.server.call("XADD", key_of(bench, f"log:{TOPIC}"), "*", "strange", "entry")
+    (page,) = await grid.history.read(PARTITION, [HistoryQuestion(TOPIC, None, 10)])
+    assert len(page.events) == 2
+    assert not page.has_gap
