@@ -14,6 +14,15 @@ Two rules hold for all of the grid's ports:
 
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
 from gateway.ports.connection import Connection, Receiver
+from gateway.ports.destinations import (
+    AllDestinations,
+    Applied,
+    DestinationChanges,
+    DestinationNews,
+    DestinationRemoved,
+    DestinationStore,
+    TooManyDestinations,
+)
 from gateway.ports.errors import Fenced, GridRefused, GridUnavailable, LeaseLost, LeaseUnverified, SessionGone
 from gateway.ports.grid import Grid, GridChange, GridState
 from gateway.ports.history import (
@@ -117,9 +126,11 @@ __all__ = [
     "NO_TRACER",
     "VALUE_BYTES",
     "Admission",
+    "AllDestinations",
     "AllRevocations",
     "AnswerStatus",
     "Appended",
+    "Applied",
     "AuthenticationUnavailable",
     "Authenticator",
     "Backup",
@@ -133,6 +144,10 @@ __all__ = [
     "Credentials",
     "CredentialsRefused",
     "Declined",
+    "DestinationChanges",
+    "DestinationNews",
+    "DestinationRemoved",
+    "DestinationStore",
     "Directory",
     "Down",
     "Ended",
@@ -200,6 +215,7 @@ __all__ = [
     "TokenRefused",
     "TokenSigner",
     "TooLarge",
+    "TooManyDestinations",
     "TopicPage",
     "TopicStore",
     "TopicTail",

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gateway.core.types import GridGeneration
+from gateway.ports.destinations import DestinationStore
 from gateway.ports.history import HistoryStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
@@ -67,6 +68,10 @@ class Grid(Protocol):
     @property
     def revocations(self) -> RevocationStore:
         """What is revoked."""
+
+    @property
+    def destinations(self) -> DestinationStore:
+        """What is said of paths."""
 
     @property
     def journal(self) -> JournalStore:

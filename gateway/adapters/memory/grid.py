@@ -8,6 +8,7 @@ from typing import Final
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stores import (
+    MemoryDestinationStore,
     MemoryHistoryStore,
     MemoryJournal,
     MemoryNodeDirectory,
@@ -42,6 +43,7 @@ class MemoryGrid:
         self._history = MemoryHistoryStore(self._connection)
         self._tail = MemoryTopicTail(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
+        self._destinations = MemoryDestinationStore(self._connection)
         self._journal = MemoryJournal(self._connection, node)
 
     @property
@@ -73,6 +75,11 @@ class MemoryGrid:
     def revocations(self) -> MemoryRevocationStore:
         """See the port."""
         return self._revocations
+
+    @property
+    def destinations(self) -> MemoryDestinationStore:
+        """See the port."""
+        return self._destinations
 
     @property
     def journal(self) -> MemoryJournal:

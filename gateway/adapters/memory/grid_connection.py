@@ -76,7 +76,7 @@ class GridConnection:
         self._heard = NEVER_ADOPTED
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
         self._on_news: Callable[[set[int] | None], None] = lambda _partitions: None
-        self._on_revocations: Callable[[], None] = lambda: None
+        self._on_tables: list[Callable[[], None]] = []
 
     @property
     def state(self) -> GridState:
@@ -124,7 +124,7 @@ class GridConnection:
             mailbox.close()
         self._mailboxes.clear()
         self._on_news(None)
-        self._on_revocations()
+        self._look_at_tables()
 
     def cut(self) -> None:
         """Break this one connection until ``mend``."""
@@ -195,9 +195,9 @@ class GridConnection:
         """Have *on_news* called with partitions that got entries, and with None when all must be looked at again."""
         self._on_news = on_news
 
-    def watch_revocations(self, on_revocations: Callable[[], None]) -> None:
-        """Have *on_revocations* called when they may have changed."""
-        self._on_revocations = on_revocations
+    def watch_tables(self, on_tables: Callable[[], None]) -> None:
+        """Have *on_tables* called when revocations or destinations may have changed."""
+        self._on_tables.append(on_tables)
 
     def mailbox(self, node: NodeRef) -> Inbox[Ownership]:
         """Open the mailbox of *node*; an earlier one is closed."""
@@ -226,10 +226,10 @@ class GridConnection:
         if self._up and (mailbox := self._mailboxes.get(to)) is not None:
             mailbox.put(ownership)
 
-    def revoked(self) -> None:
+    def tables_changed(self) -> None:
         """See ``Client``."""
         if self._up:
-            self._on_revocations()
+            self._look_at_tables()
 
     def heard_of(self, grid_generation: GridGeneration) -> None:
         """See ``Grid.heard_of``."""
@@ -253,7 +253,11 @@ class GridConnection:
             self._adopt()
         if self.readable:
             self._on_news(None)
-            self._on_revocations()
+            self._look_at_tables()
+
+    def _look_at_tables(self) -> None:
+        for look in self._on_tables:
+            look()
 
     def _adopt(self) -> None:
         server, known, in_force = self.server, self._generation, self.server.seal

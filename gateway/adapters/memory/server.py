@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
 
 from gateway.adapters.memory.journal_table import JournalStream
-from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.state import GridData
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.errors import GatewayError
@@ -58,8 +57,8 @@ class Client(Protocol):
     def told(self, to: NodeRef, ownership: Ownership) -> None:
         """A message for one node."""
 
-    def revoked(self) -> None:
-        """Revocations have changed."""
+    def tables_changed(self) -> None:
+        """Revocations or destinations have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +254,7 @@ class MemoryGridServer:
 
     def execute(self, step: Step) -> Answer:
         """Run one atomic step now, whether or not the server stalls."""
-        revision = self._data.revocations.revision
+        revisions = self._data.table_revisions
         try:
             answer = Answer(step(self._data, self._now()))
         except GatewayError as error:
@@ -266,9 +265,9 @@ class MemoryGridServer:
         if news := self._data.topics.take_news():
             for client in tuple(self._clients):
                 client.news(news)
-        if self._data.revocations.revision != revision:
+        if self._data.table_revisions != revisions:
             for client in tuple(self._clients):
-                client.revoked()
+                client.tables_changed()
         if self._answers_to_lose:
             self._answers_to_lose -= 1
             answer = Answer(error=GridUnavailable("the answer was lost on its way"))
@@ -302,9 +301,9 @@ class MemoryGridServer:
         return self._data.topics.after(partition, position, limit)
 
     @property
-    def revocations(self) -> Revocations:
-        """What is revoked, to be read only."""
-        return self._data.revocations
+    def data(self) -> GridData:
+        """What it holds now, to be read only."""
+        return self._data
 
     # --- looking inside -----------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from gateway.adapters.memory.destination_table import Destinations
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.revocation_table import Revocations
@@ -53,6 +54,7 @@ class GridData:
         self.topics = Topics(
             stream_length=stream_length, stream_bytes=stream_bytes, history_bytes=history_bytes, depth=depth
         )
+        self.destinations = Destinations()
         self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
@@ -64,6 +66,11 @@ class GridData:
     def generation(self) -> GridGeneration:
         """The generation in force."""
         return self._generation
+
+    @property
+    def table_revisions(self) -> tuple[int, int]:
+        """Change with every change of the tables that nodes follow."""
+        return self.revocations.revision, self.destinations.revision
 
     @property
     def seal(self) -> int:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from gateway.adapters.memory.grid_connection import GridConnection
-from gateway.adapters.memory.state import NEVER_ADOPTED
+from gateway.adapters.memory.table_news import Changes, TableFollower
+from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.policy.revocations import Revocation
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
+    AllDestinations,
     AllRevocations,
     Appended,
+    Applied,
     Backup,
     ClaimResult,
+    DestinationChanges,
+    DestinationNews,
+    DestinationRemoved,
     Ended,
     ExpiredLease,
     HistoryPage,
@@ -45,6 +52,7 @@ from gateway.ports import (
     TailItem,
     TopicPage,
     TopicValue,
+    Unblocked,
 )
 
 
@@ -369,10 +377,9 @@ class MemoryRevocationStore:
 
     def __init__(self, connection: GridConnection) -> None:
         self._connection = connection
-        self._wake = asyncio.Event()
-        self._generation = NEVER_ADOPTED
-        self._revision: int | None = None
-        connection.watch_revocations(self._wake.set)
+        self._follower: TableFollower[Revocation, Revocation | Unblocked] = TableFollower(
+            connection, lambda grid: grid.revocations
+        )
 
     async def add(self, revocation: Revocation) -> None:
         """See the port."""
@@ -392,30 +399,41 @@ class MemoryRevocationStore:
 
     async def follow(self) -> AsyncIterator[RevocationNews]:
         """See the port. The iterator ends when the grid is closed."""
-        self._revision = None
-        while not self._connection.closed:
-            news = self._next()
-            if news is not None:
-                yield news
-                await asyncio.sleep(0)
-                continue
-            self._wake.clear()
-            await self._wake.wait()
+        async with aclosing(self._follower.follow()) as news:
+            async for each in news:
+                yield RevocationChanges(each.made) if isinstance(each, Changes) else AllRevocations(*each)
 
-    def _next(self) -> RevocationNews | None:
-        connection = self._connection
-        if not connection.readable:
-            return None
-        table = connection.server.revocations
-        changes = None
-        if self._revision is not None and self._generation == connection.generation:
-            changes = table.after(self._revision)
-        self._revision = table.revision
-        if changes is not None:
-            return RevocationChanges(changes) if changes else None
-        lost_writes = self._generation not in {NEVER_ADOPTED, connection.generation}
-        self._generation = connection.generation
-        return AllRevocations(table.all(), lost_writes)
+
+class MemoryDestinationStore:
+    """``DestinationStore`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: GridConnection) -> None:
+        self._connection = connection
+        self._follower: TableFollower[Destination, Destination | DestinationRemoved] = TableFollower(
+            connection, lambda grid: grid.destinations
+        )
+
+    async def put(self, destination: Destination) -> bool:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.destinations.put(destination))
+
+    async def remove(self, name: str) -> bool:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.destinations.remove(name))
+
+    async def apply(self, origin: Origin, destinations: Sequence[Destination]) -> Applied:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.destinations.apply(origin, destinations))
+
+    async def restore(self, destinations: Sequence[Destination]) -> int:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.destinations.restore(destinations))
+
+    async def follow(self) -> AsyncIterator[DestinationNews]:
+        """See the port. The iterator ends when the grid is closed."""
+        async with aclosing(self._follower.follow()) as news:
+            async for each in news:
+                yield DestinationChanges(each.made) if isinstance(each, Changes) else AllDestinations(*each)
 
 
 class MemoryJournal:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
+from gateway.adapters.redis.destinations import RedisDestinations
 from gateway.adapters.redis.dialer import Dialer, Remap
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.gauges import ServerGauges
@@ -132,6 +133,7 @@ class RedisGrid:
             grid=self._connection, keys=keys, writer=writer, foreign=foreign, depth=topic_depth
         )
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
+        self._destinations = RedisDestinations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._journal = RedisJournal(
             node=node, grid=self._connection, keys=keys, foreign=foreign, length=journal_length
         )
@@ -165,6 +167,11 @@ class RedisGrid:
     def revocations(self) -> RedisRevocations:
         """What is revoked."""
         return self._revocations
+
+    @property
+    def destinations(self) -> RedisDestinations:
+        """What is said of paths."""
+        return self._destinations
 
     @property
     def journal(self) -> RedisJournal:

@@ -51,9 +51,10 @@ key                              type    content
                                          generation that is ``opened`` in every partition, when writes were ``lost``
                                          for the last time, ``shift`` of the clock of Redis against the time of the
                                          grid (both ms; ``clock.py``), ``term`` of the newest lease,
-                                         ``revision`` of the revocations, and the id of the ``cluster``, which nodes say
-                                         to each other. Written by adoption, joining and revoking, and the last one by
-                                         who first asks for it; stays.
+                                         ``revision`` of the revocations, ``destination_revision``, and the id of the
+                                         ``cluster``, which nodes say to each other. Written by adoption, joining, and
+                                         whoever revokes or describes destinations, and the last one by who first asks
+                                         for it; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    expired incarnation → ``<end of the right> <who has it>``. As the lease.
@@ -76,6 +77,10 @@ key                              type    content
 ``P:{nodes}:revoked``            zset    the same names, all with score 0, so that they can be read in pages. As above.
 ``P:{nodes}:revisions``          stream  ``<revision>-0`` → ``[name, "<made> …"]``, or ``[name, ""]`` of one that is no
                                          more. Revisions follow without a hole; trimmed to about 1,000; stays.
+``P:{nodes}:destinations``       hash    ``<origin> <selector>`` → ``<made> <what it is (JSON)>``, time in seconds since
+                                         1970. Written by administrators and by nodes that read their file; bounded.
+``P:{nodes}:destination-news``   stream  ``<revision>-0`` → ``[name, "<made> …"]``, or ``[name, ""]`` of one that is no
+                                         more. As ``revisions``.
 ``P:{j7}:journal``               stream  ``<generation>-<sequence>`` → ``["events", <JSON, one event a line>, "count",
                                          <how many>]``. Appended to by nodes, trimmed by the reader when it has
                                          committed, and by the cap ``journal_length``; stays.
@@ -156,6 +161,8 @@ class Keys:
         self.revocations = f"{prefix}:{{nodes}}:revocations"
         self.revoked = f"{prefix}:{{nodes}}:revoked"
         self.revisions = f"{prefix}:{{nodes}}:revisions"
+        self.destinations = f"{prefix}:{{nodes}}:destinations"
+        self.destination_news = f"{prefix}:{{nodes}}:destination-news"
         sessions = [f"{prefix}:{{{tag}}}:" for tag in SESSION_TAGS]
         topics = [f"{prefix}:{{{tag}}}:" for tag in TOPIC_TAGS]
         self.owned = tuple(f"{each}owned" for each in sessions)

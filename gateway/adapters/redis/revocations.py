@@ -1,30 +1,25 @@
 """Revocations in the grid: implements ``gateway.ports.RevocationStore``.
 
-A follower reads all pages, then the stream of changes from the revision of the first page on, by the blocking read
-that the node has anyway. Revisions follow without a hole; where one shows, because the stream was trimmed past the
-reader, and after the grid may have lost writes, all is read again. So it is where an entry is not the gateway's: the
-first page of what is read then deletes whatever stands behind the newest revision; see ``revisions.lua``.
+A follower reads all pages, then the stream of changes from the revision of the first page on; see ``news``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from contextlib import aclosing
+from typing import Final
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.news import CHANGES_KEPT, News, follow_table
 from gateway.adapters.redis.scripts import Argument, Script
 from gateway.adapters.redis.tail import RedisTail
 from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, Revocation, RevocationKind
 from gateway.core.types import GridGeneration
-from gateway.ports import AllRevocations, GridUnavailable, RevocationChanges, RevocationNews, Unblocked
-
-CHANGES_KEPT: Final = 1_000
-"""Changes that the stream keeps, about. A reader that was away for more reads everything, which is no great matter."""
+from gateway.ports import AllRevocations, RevocationChanges, RevocationNews, Unblocked
 
 PAGE: Final = 500
 """Revocations that are read or written in one step: well below a millisecond of the grid's time."""
@@ -34,75 +29,6 @@ _SHOWN_BYTES: Final = 60
 
 NO_END: Final = "-"
 """In place of the end of a revocation that has none."""
-
-READ_AGAIN: Final = 0.2
-"""Seconds before reading begins again after it failed although the grid counts as up, or met foreign data, which may be
-written at full speed."""
-
-LARGEST_REVISION: Final = 2**40
-"""More changes than any cluster sees; ids that Redis makes up begin with a time, which is above. ``revisions.lua`` has
-the same number."""
-
-
-class _Changes:
-    """The reading of the stream of changes; of no more use once it is ``lost``.
-
-    Args:
-        foreign: told of what nobody here can have written.
-
-    Attributes:
-        key: of the stream.
-        revision: of the last change that was read.
-        lost: a change was missed, or may have been.
-        tampered: it was, because another program writes to the stream.
-        news: changes that nobody has fetched yet, in order.
-        arrived: set when there are any, or when it is lost.
-    """
-
-    __slots__ = ("_foreign", "arrived", "key", "lost", "news", "revision", "tampered")
-
-    def __init__(self, key: str, revision: int, foreign: ForeignData) -> None:
-        self._foreign = foreign
-        self.key = key
-        self.revision = revision
-        self.lost = False
-        self.tampered = False
-        self.news: list[Revocation | Unblocked] = []
-        self.arrived = asyncio.Event()
-
-    @property
-    def after(self) -> str:
-        """The id that XREAD reads after."""
-        return f"{self.revision}-0"
-
-    def take_in(self, entries: Sequence[Any]) -> None:
-        """Take what was read; nothing that follows a hole, or what is not the gateway's."""
-        for number, fields in entries:
-            if self.lost:
-                return
-            first, _, second = number.partition(b"-")
-            revision = int(first)
-            try:
-                if revision > LARGEST_REVISION or second != b"0":
-                    raise ValueError("its id is not one that the gateway gives")
-                if revision != self.revision + 1:
-                    self.lose()
-                    return
-                name, held = fields
-                change = _read(name, held) if held else Unblocked(name.decode())
-            except ValueError as error:
-                self._foreign.skipped(self.key, number.decode(), error)
-                self.tampered = True
-                self.lose()
-                return
-            self.revision = revision
-            self.news.append(change)
-        self.arrived.set()
-
-    def lose(self) -> None:
-        """Nothing more can be read from where it was; see ``OtherReading``."""
-        self.lost = True
-        self.arrived.set()
 
 
 class RedisRevocations:
@@ -120,7 +46,7 @@ class RedisRevocations:
         self._keys = keys
         self._tail = tail
         self._foreign = foreign
-        self._changes = _Changes(keys.revisions, 0, foreign)
+        self._news = News(keys.revisions, _change, foreign)
         self._read_from = GridGeneration(0)
         grid.when_writes_are_lost(self._lose)
 
@@ -142,37 +68,19 @@ class RedisRevocations:
 
     async def follow(self) -> AsyncIterator[RevocationNews]:
         """See ``RevocationStore.follow``."""
-        while True:
-            await self._grid.wait_until_up()
-            try:
-                everything, changes = await self._read_all()
-            except GridUnavailable:
-                await asyncio.sleep(READ_AGAIN)
-                continue
-            self._tail.attach(changes)
-            try:
-                yield everything
-                while not changes.lost:
-                    changes.arrived.clear()
-                    if changes.news:
-                        news, changes.news = tuple(changes.news), []
-                        yield RevocationChanges(news)
-                    elif not changes.lost:
-                        await changes.arrived.wait()
-            finally:
-                self._tail.detach(changes)
-            if changes.tampered:
-                await asyncio.sleep(READ_AGAIN)
+        async with aclosing(follow_table(self._grid, self._tail, self._read_all)) as news:
+            async for each in news:
+                yield RevocationChanges(each) if isinstance(each, tuple) else each
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _lose(self) -> None:
-        self._changes.lose()
+        self._news.lose()
 
-    async def _read_all(self) -> tuple[AllRevocations, _Changes]:
+    async def _read_all(self) -> tuple[AllRevocations, News[Revocation | Unblocked]]:
         keys, generation = self._keys, self._grid.generation
         # Lost, should the grid be another one before the last page was read.
-        changes = self._changes = _Changes(keys.revisions, 0, self._foreign)
+        news = self._news = News(keys.revisions, _change, self._foreign)
         held: list[Revocation] = []
         last, first_page = b"", True
         while True:
@@ -183,7 +91,7 @@ class RedisRevocations:
             self._check(revision)
             self._foreign.swept(keys.revisions, swept)
             if first_page:
-                changes.revision, first_page = revision, False
+                news.revision, first_page = revision, False
             names = rows[::2]
             read = [self._held(name, value) for name, value in zip(names, rows[1::2], strict=True) if value]
             held += [each for each in read if each is not None]
@@ -192,7 +100,7 @@ class RedisRevocations:
             last = names[-1]
         lost_writes = self._read_from not in {0, generation}
         self._read_from = generation
-        return AllRevocations(tuple(held), lost_writes), changes
+        return AllRevocations(tuple(held), lost_writes), news
 
     async def _write_many(self, script: Script, how: tuple[Argument, ...], revocations: Sequence[Revocation]) -> int:
         written = 0
@@ -225,6 +133,10 @@ class RedisRevocations:
     def _check(self, reply: int) -> None:
         if reply < 0:
             raise self._grid.stale()
+
+
+def _change(name: bytes, held: bytes) -> Revocation | Unblocked:
+    return _read(name, held) if held else Unblocked(name.decode())
 
 
 def _written(revocation: Revocation) -> str:

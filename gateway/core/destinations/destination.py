@@ -24,11 +24,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from math import isfinite
 from typing import Final, TypeAlias
 
 import orjson
 
 from gateway.core.destinations.limits import (
+    LIMITS,
     InvalidDestination,
     Kind,
     Limits,
@@ -50,8 +52,7 @@ ENCODING_VERSION: Final = 1
 node that meets a higher version leaves the destination out and says so."""
 
 MAX_ENCODED_BYTES: Final = 16 * 1024
-"""Bytes beyond which something is no destination, and is not parsed: the longest selector, every character of it
-escaped, and all limits take less."""
+"""Bytes beyond which what is held of a destination is none, and is not parsed: all limits take a hundredth of it."""
 
 _FIELDS: Final = ("selector", "path", "kind")
 """What describes a destination besides its limits."""
@@ -114,7 +115,12 @@ class Destination:
 
 def name_of(origin: Origin, selector: Selector) -> str:
     """Name the destination of a selector that *origin* describes; there is at most one of this name."""
-    return f"{origin.value} {selector.text}"
+    return name_prefix(origin) + selector.text
+
+
+def name_prefix(origin: Origin) -> str:
+    """Tell what the names begin with of all that *origin* describes."""
+    return f"{origin.value} "
 
 
 def parse_name(name: str) -> tuple[Origin, Selector]:
@@ -183,26 +189,49 @@ def read_place(kind: Kind, given: Mapping[str, object]) -> Selector:
         selector = parse_selector(text)
     except InvalidSelector as error:
         raise InvalidDestination(field, f"is none: {error}", example) from None
-    if kind is Kind.QUEUE and not selector.literal:
-        raise InvalidDestination(field, "has a wildcard, but a queue is one path", example)
-    if is_reserved(selector.text):
-        raise InvalidDestination(field, f"begins with {SYSTEM_SIGN!r}, as only the system's do", example)
+    check_place(kind, selector)
     return selector
+
+
+def check_place(kind: Kind, selector: Selector) -> None:
+    """See that a selector can be of a destination of this kind.
+
+    Raises:
+        InvalidDestination: it names more than one queue, or a place of the system.
+    """
+    field = "path" if kind is Kind.QUEUE else "selector"
+    if kind is Kind.QUEUE and not selector.literal:
+        raise InvalidDestination(field, "has a wildcard, but a queue is one path")
+    if is_reserved(selector.text):
+        raise InvalidDestination(field, f"begins with {SYSTEM_SIGN!r}, as only the system's do")
 
 
 # --- In the grid --------------------------------------------------------------------------------------------------
 
 
 def encode_destination(destination: Destination) -> bytes:
-    """Encode a destination as JSON, for the grid."""
-    head = {"v": ENCODING_VERSION, "by": destination.origin.value, "made": destination.made}
-    return orjson.dumps({**head, **destination.fields})
+    """Encode what the grid holds of a destination beside its name.
+
+    Returns:
+        When it was made, in seconds since 1970, a blank, and JSON with the version of the encoding, the kind and all
+        limits. Two that say the same differ in what stands in front of the blank alone.
+    """
+    described = {
+        "v": ENCODING_VERSION,
+        "kind": destination.kind.value,
+        **limit_fields(destination.limits),
+    }
+    return f"{destination.made!r} ".encode() + orjson.dumps(described)
 
 
-def decode_destination(data: bytes) -> Destination:
+def decode_destination(name: str, data: bytes) -> Destination:
     """Read what ``encode_destination`` has written, here or at a node of another release.
 
     Limits that this release does not know are ignored. A release with wider bounds raises the version.
+
+    Args:
+        name: of the destination.
+        data: what the grid holds.
 
     Raises:
         UnreadableDestination: it is damaged, of a later version, of a kind that this release does not know, or beyond
@@ -210,22 +239,22 @@ def decode_destination(data: bytes) -> Destination:
     """
     if len(data) > MAX_ENCODED_BYTES:
         raise UnreadableDestination(f"an entry of {len(data)} bytes is no destination")
+    origin, selector = parse_name(name)
+    when, _, described = data.partition(b" ")
     try:
-        found = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise UnreadableDestination(f"an entry is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise UnreadableDestination("an entry is no JSON object")
+        made, found = float(when), orjson.loads(described)
+    except ValueError as error:
+        raise UnreadableDestination(f"an entry is no time and JSON: {error}") from None
+    if not isfinite(made) or not isinstance(found, dict):
+        raise UnreadableDestination("an entry is no time and JSON object")
     version = found.pop("v", None)
     if version != ENCODING_VERSION:
         raise UnreadableDestination(f"an entry has version {version!r}, and this release reads {ENCODING_VERSION}")
-    origin, made = found.pop("by", None), found.pop("made", None)
     try:
-        if not isinstance(made, (int, float)) or isinstance(made, bool):
-            raise InvalidDestination("made", "is not a time")
         kind = Kind(found.get("kind", ""))
-        known = {*_FIELDS, *limit_fields(read_limits(kind, {}))}
-        described = {name: value for name, value in found.items() if name in known}
-        return read_destination(described, origin=Origin(origin), made=float(made))
+        known = {each.name for each in LIMITS[kind]}
+        limits = read_limits(kind, {limit: value for limit, value in found.items() if limit in known})
+        check_place(kind, selector)
     except (InvalidDestination, ValueError) as error:
         raise UnreadableDestination(f"an entry cannot be read: {error}") from None
+    return Destination(selector=selector, limits=limits, origin=origin, made=made)

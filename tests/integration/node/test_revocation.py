@@ -247,7 +247,7 @@ async def test_a_revocation_that_is_over_refuses_nobody_and_is_forgotten(
         await eventually(lambda: not n1.gateway.node.revocations.is_revoked(principal="alice"))
         async with AsyncExitStack() as stack:
             await opened(stack, n1)
-        await eventually(lambda: [each.value for each in memory.revocations.all()] == ["bob"])
+        await eventually(lambda: [each.value for each in memory.data.revocations.all()] == ["bob"])
         tables = [node.gateway.node.revocations for node in (n1, n2)]
         await eventually(lambda: all(len(table.page(limit=9).revocations) == 1 for table in tables))
 
@@ -331,7 +331,7 @@ async def test_a_grid_that_forgot_is_told_again(
 
     memory.come_back(emptied=emptied, snapshot=None if emptied else before)
 
-    await eventually(lambda: [each.reason for each in memory.revocations.all()] == ["kept"])
+    await eventually(lambda: [each.reason for each in memory.data.revocations.all()] == ["kept"])
     await eventually(lambda: not n1.gateway.node.not_ready() and not n2.gateway.node.not_ready())
     async with running_node("n3", memory=memory) as n3:
         for node in (n1, n2, n3):

@@ -17,15 +17,14 @@ if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then
   return {-1, 0}
 end
 local deleted = 0
-local _, swept = sweep()
+local _, swept = sweep('revision')
 for index = 3, #ARGV, 2 do
   local name, expected = ARGV[index], ARGV[index + 1]
   local held = redis.call('HGET', KEYS[2], name)
   if held and (expected == '' or held == expected) then
-    local revision = redis.call('HINCRBY', KEYS[1], 'revision', 1)
     redis.call('HDEL', KEYS[2], name)
     redis.call('ZREM', KEYS[3], name)
-    redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[2], string.format('%.0f-0', revision), name, '')
+    tell('revision', name, '', ARGV[2])
     deleted = deleted + 1
   end
 end

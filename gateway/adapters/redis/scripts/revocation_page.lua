@@ -18,7 +18,7 @@ if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then
 end
 local revision, swept = 0, 0
 if ARGV[2] == '' then
-  revision, swept = sweep()
+  revision, swept = sweep('revision')
 end
 local result = {revision, swept}
 local start = ARGV[2] == '' and '-' or '(' .. ARGV[2]

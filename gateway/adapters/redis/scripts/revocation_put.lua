@@ -20,15 +20,14 @@ if redis.call('HGET', KEYS[1], 'generation') ~= ARGV[1] then
   return {-1, 0}
 end
 local written = 0
-local _, swept = sweep()
+local _, swept = sweep('revision')
 for index = 4, #ARGV, 2 do
   local name, value = ARGV[index], ARGV[index + 1]
   local held = ARGV[3] == '0' and redis.call('HGET', KEYS[2], name)
   if not held or (tonumber(string.match(held, '^%S+')) or 0) < tonumber(string.match(value, '^%S+')) then
-    local revision = redis.call('HINCRBY', KEYS[1], 'revision', 1)
     redis.call('HSET', KEYS[2], name, value)
     redis.call('ZADD', KEYS[3], 0, name)
-    redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[2], string.format('%.0f-0', revision), name, value)
+    tell('revision', name, value, ARGV[2])
     written = written + 1
   end
 end

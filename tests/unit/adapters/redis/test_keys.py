@@ -16,7 +16,6 @@ NODE = NodeRef(NodeId("n1"), Incarnation("a"))
 
 def all_keys() -> list[str]:
     inbox = KEYS.inbox(NODE)
-    revocations = [KEYS.revocations, KEYS.revoked, KEYS.revisions]
     fixed = [
         KEYS.backups,
         KEYS.grid,
@@ -28,6 +27,7 @@ def all_keys() -> list[str]:
         KEYS.clocks,
         KEYS.lost,
     ]
+    tables = [KEYS.revocations, KEYS.revoked, KEYS.revisions, KEYS.destinations, KEYS.destination_news]
     partitioned = [
         *KEYS.owned,
         *KEYS.ids,
@@ -45,7 +45,7 @@ def all_keys() -> list[str]:
         *KEYS.journal_state,
     ]
     single = [KEYS.session(SESSION), KEYS.receipts(17, SESSION), KEYS.log(17, TopicPath("a/b"))]
-    return [*fixed, inbox, *revocations, *partitioned, *single]
+    return [*fixed, inbox, *tables, *partitioned, *single]
 
 
 def test_names_are_unique_and_begin_with_the_prefix() -> None:

@@ -20,7 +20,6 @@ from gateway.core.destinations.destination import (
 )
 from gateway.core.destinations.limits import HistoryLimits, InvalidDestination, Kind, QueueLimits
 from gateway.core.topics.selectors import parse_selector
-from gateway.core.topics.topics import MAX_PATH_BYTES
 
 FILE = Origin.FILE
 
@@ -99,60 +98,63 @@ def test_the_more_specific_comes_first(one: str, other: str) -> None:
 QUEUE = read(path="jobs/q", kind="queue", count=5, expires=3.5)
 
 
-def changed(**fields: object) -> bytes:
-    """Encode ``QUEUE`` with other fields; those that are None are left out."""
-    found = {**orjson.loads(encode_destination(QUEUE)), **fields}
-    return orjson.dumps({name: value for name, value in found.items() if value != "left out"})
+def changed(made: str = "7.5", **fields: object) -> bytes:
+    """Encode ``QUEUE`` with other fields, or without some."""
+    found = {**orjson.loads(encode_destination(QUEUE).partition(b" ")[2]), **fields}
+    return f"{made} ".encode() + orjson.dumps({name: value for name, value in found.items() if value != "left out"})
 
 
 def test_what_is_encoded_is_decoded() -> None:
     for each in (QUEUE, read(selector="log/**", kind="history"), read(selector="**", kind="value")):
-        assert decode_destination(encode_destination(each)) == each
+        assert decode_destination(each.name, encode_destination(each)) == each
 
 
 def test_the_encoding_stays_as_it_is() -> None:
-    assert encode_destination(read(selector="log/**", kind="history", count=10)) == (
-        b'{"v":1,"by":"file","made":7.5,"selector":"log/**","kind":"history","count":10,"age":86400,"bytes":1048576}'
+    log = read(selector="log/**", kind="history", count=10)
+    assert (log.name, encode_destination(log)) == (
+        "file log/**",
+        b'7.5 {"v":1,"kind":"history","count":10,"age":86400,"bytes":1048576}',
     )
 
 
 def test_limits_that_a_later_release_adds_are_ignored() -> None:
-    assert decode_destination(changed(groups=True)) == QUEUE
+    assert decode_destination(QUEUE.name, changed(groups=True)) == QUEUE
 
 
 def test_limits_that_an_earlier_release_did_not_know_are_as_by_default() -> None:
-    assert decode_destination(changed(dead_age="left out")) == QUEUE
+    assert decode_destination(QUEUE.name, changed(dead_age="left out")) == QUEUE
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"",
-        b"{",
-        b"[]",
-        b"null",
-        b"\xff",
         b"{}",
+        b"7.5",
+        b"7.5 ",
+        b"7.5 {",
+        b"7.5 []",
+        b"7.5 null",
+        b"7.5 \xff",
+        b"7.5 {}",
+        changed(made="soon"),
+        changed(made="nan"),
+        changed(made="inf"),
         changed(v=ENCODING_VERSION + 1),
         changed(v="left out"),
         changed(kind="stack"),
         changed(kind={}),
-        changed(by="somebody"),
-        changed(by=["file"]),
-        changed(made="now"),
-        changed(made=True),
-        changed(path="jobs/*"),
-        changed(path="left out"),
         changed(count=-1),
         changed(count="many"),
-        b" " * (MAX_ENCODED_BYTES + 1),
+        b"7.5 " + b" " * MAX_ENCODED_BYTES,
     ],
 )
 def test_anything_else_is_unreadable_and_says_so(data: bytes) -> None:
     with pytest.raises(UnreadableDestination):
-        decode_destination(data)
+        decode_destination(QUEUE.name, data)
 
 
-def test_the_longest_destination_fits() -> None:
-    longest = read_destination({"selector": "\\" * MAX_PATH_BYTES, "kind": "value"}, origin=Origin.ADMINISTRATOR)
-    assert decode_destination(encode_destination(longest)) == longest
+@pytest.mark.parametrize("name", ["", "file", "nobody jobs/q", "file jobs//q", "file jobs/*", "file $jobs/q"])
+def test_a_name_that_no_queue_can_have_is_unreadable(name: str) -> None:
+    with pytest.raises(UnreadableDestination):
+        decode_destination(name, encode_destination(QUEUE))
