@@ -20,6 +20,9 @@ HEALTH_PATH: Final = "/healthz"
 HINT_PARAMETER: Final = "node"
 """Query parameter that carries the route hint."""
 
+BACKUP_PARAMETER: Final = "backup"
+"""That which carries the second one: the node that has a copy of the session."""
+
 NODE_WEIGHT: Final = 100
 """Weight of each node. The agent's percentages are taken of it, and a percentage of 1 would be rounded to nothing."""
 
@@ -48,6 +51,7 @@ def render(topology: Topology) -> str:
         connect_path=CONNECT_PATH,
         health_path=HEALTH_PATH,
         hint=HINT_PARAMETER,
+        backup_hint=BACKUP_PARAMETER,
         weight=NODE_WEIGHT,
         retries=CONNECT_RETRIES,
         log=_log_target(topology.log),

@@ -80,6 +80,19 @@ class Session:
         return self._supervisor.welcome.node
 
     @property
+    def backup(self) -> str | None:
+        """The node that keeps a copy of it, as of the last welcome; None if none does."""
+        return self._supervisor.welcome.backup
+
+    @property
+    def mirror(self) -> str | None:
+        """What its node waits for before packets leave: ``async`` for nothing, ``sync`` or ``strict`` for the backup.
+
+        As of the last welcome; None without a backup. The notice ``unmirrored`` says that ``sync`` is ``async`` now.
+        """
+        return self._supervisor.welcome.mirror
+
+    @property
     def properties(self) -> Mapping[str, str]:
         """All properties, as of the last welcome and the changes since; names with ``$`` are the server's."""
         return MappingProxyType(self._supervisor.properties)
@@ -309,6 +322,7 @@ def connect(
     request_timeout: float | None = None,
     ssl: SSLContext | None = None,
     headers: Mapping[str, str] | None = None,
+    ack_packets: int | None = None,
 ) -> Connecting:
     """Open a session; await the result, or use it as the context of ``async with``.
 
@@ -328,6 +342,9 @@ def connect(
             None to let them wait for as long as the session lives.
         ssl: for ``wss``; None for the system's trust store.
         headers: to send with the HTTP upgrade, such as ``Origin``.
+        ack_packets: packets received after which an acknowledgement is sent if nothing else is; None for 256. The
+            fewer, the less is sent again after a loss, and the more the node has to read. It is sent after half a
+            second in any case, and after a quarter of what the node keeps.
 
     Raises:
         ValueError: an argument makes no sense, or there are both *secret* and *credentials*.
@@ -352,6 +369,8 @@ def connect(
             raise ValueError(f"the {name} is not Unicode: a surrogate in it has no other half")
     if not isinstance(headers or {}, Mapping):
         raise ValueError(f"the headers are a mapping of strings, and not {type(headers).__name__}")  # noqa: TRY004
+    if ack_packets is not None and not (type(ack_packets) is int and ack_packets > 0):
+        raise ValueError(f"ack_packets is a number of packets above 0, not {ack_packets!r}")
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
     check_properties(_properties(properties or {}))
@@ -371,5 +390,6 @@ def connect(
             request_timeout=time_limit("request_timeout", request_timeout),
             ssl=ssl,
             headers=dict(headers or {}),
+            ack_packets=ack_packets,
         )
     )

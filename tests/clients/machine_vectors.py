@@ -310,6 +310,23 @@ def recovering() -> Iterator[Scenario]:
         Scenario("the window ends the session").open(window=0.5).drop().wait(0.125).unreachable().wait(0.25)
         .unreachable().wait(0.07).unreachable().wait(0.04).unreachable()
     )  # fmt: skip
+    yield (
+        Scenario("the node that has a copy is the second hint, until a node asks to go")
+        .open(backup="n2", mirror="sync").drop().wait(0.125).unreachable().wait(0.25).connected()
+        .welcome(**REATTACHED, backup="n3", mirror="async").drop(4000).wait(0.5)
+    )  # fmt: skip
+    yield (
+        Scenario("of two nodes that do not answer each is left out in turn").open(backup="n2", mirror="sync")
+        .drop().wait(0.125).connected().wait(5.0).wait(0.25).connected().wait(5.0).wait(0.5)
+    )  # fmt: skip
+    yield (
+        Scenario("an application may have packets acknowledged sooner", ack_packets=1).open()
+        .say(UPDATE | {"id": 1}).wait(0.0).say(UPDATE | {"id": 2}).wait(0.0)
+    )  # fmt: skip
+    yield (
+        Scenario("... but not later than the node needs it", ack_packets=1000).open()
+        .say(UPDATE | {"id": 1}).wait(0.0).say(UPDATE | {"id": 2}).wait(0.0)
+    )  # fmt: skip
     yield Scenario("a silent node is given up").open().wait(44.9).wait(0.2)
     yield (
         Scenario("a ping is answered, and its token and advice count from then on").open()

@@ -203,6 +203,7 @@ def some_history(chance: random.Random) -> list[list[Any]]:
             connected = chance.random() < 0.5
             if connected:
                 welcome = {"node": chance.choice(["n1", "n2"]), "window": 60.0, "backoff": some_advice(chance)}
+                welcome["backup"] = chance.choice([None, "n3"])
                 steps.append(["connected", welcome, now])
             else:
                 steps.append(["failed", some_ending(chance, lost=False), now])
@@ -225,7 +226,8 @@ def decided_here(urls: list[str], options: dict[str, Any], steps: list[list[Any]
             case "connected":
                 welcome, now = given
                 backoff = Backoff(**welcome["backoff"])
-                plan.connected(node=welcome["node"], window=welcome["window"], backoff=backoff, now=now)
+                node, backup = welcome["node"], welcome["backup"]
+                plan.connected(node=node, backup=backup, window=welcome["window"], backoff=backoff, now=now)
             case "advised":
                 plan.advised(Backoff(**given[0]))
             case "next":

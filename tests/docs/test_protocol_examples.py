@@ -22,7 +22,16 @@ from gateway.core.topics.topics import MAX_PATH_BYTES, MAX_SEGMENTS
 from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, Version
 from gateway.core.wire import codec, properties
 from gateway.core.wire.codec import readers
-from gateway.core.wire.codes import CLOSE_CODES, ERRORS, REVOKED, ErrorCode, FailoverReason, Numbering, Outcome
+from gateway.core.wire.codes import (
+    CLOSE_CODES,
+    ERRORS,
+    REVOKED,
+    ErrorCode,
+    FailoverReason,
+    MirrorMode,
+    Numbering,
+    Outcome,
+)
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
     Ack,
@@ -162,6 +171,17 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
         received=PacketId(17),
         properties={},
     ),
+    "welcome-with-a-backup": replace(
+        WELCOME,
+        node=NodeId("n2"),
+        token="token-4",
+        outcome=Outcome.MIRRORED,
+        numbering=Numbering.KEPT,
+        received=PacketId(17),
+        properties={},
+        backup=NodeId("n3"),
+        mirror=MirrorMode.SYNC,
+    ),
     "welcome-replayed": replace(
         WELCOME,
         node=NodeId("n2"),
@@ -204,6 +224,9 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     ),
     "an-error-code-of-the-future": session(41, Reply(request=NINE, error=ErrorCode.INTERNAL, message="please wait")),
     "notice-values-reread": session(46, Notice("values_reread", "Current values follow.", partitions=(3, 17))),
+    "notice-unmirrored": session(
+        48, Notice("unmirrored", "The backup n2 did not answer in time; packets leave without it.")
+    ),
     "notice-snapshots-complete": session(
         47,
         Notice(

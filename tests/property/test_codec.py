@@ -25,7 +25,7 @@ from gateway.core.wire.codec import (
     number,
 )
 from gateway.core.wire.codec.fields import MAX_MEASURE
-from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
+from gateway.core.wire.codes import ErrorCode, FailoverReason, MirrorMode, Numbering, Outcome
 from gateway.core.wire.errors import RemoteProtocolError, RequestRefused
 from gateway.core.wire.packets import (
     Ack,
@@ -130,6 +130,8 @@ server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         backoff=st.builds(Backoff, initial=seconds, maximum=seconds, stable_after=seconds),
         properties=texts,
         selections=st.lists(text, max_size=3).map(tuple),
+        backup=st.none() | text,
+        mirror=st.none() | st.sampled_from(MirrorMode) | text,
     ),
 )
 requests: st.SearchStrategy[ClientRequest] = st.one_of(

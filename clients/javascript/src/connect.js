@@ -35,6 +35,8 @@ const RELOADED = "the page was loaded anew, or the process started again";
  * @property {number} [window] - Seconds without a connection that the session shall survive; the node may grant less.
  * @property {number} [connectTimeout] - Seconds to try, if no node can be reached or `secret` does not answer.
  * @property {number} [requestTimeout] - Seconds that a request may take if its call does not say; none by default.
+ * @property {number} [ackPackets] - Packets received after which an acknowledgement is sent if nothing else is; 256 by
+ *   default. It is sent after half a second in any case, and after a quarter of what the node keeps.
  * @property {AbortSignal} [signal] - Gives up; once there is a session it means nothing any more.
  * @property {string} [keep] - Keep the token in `sessionStorage` under this name, so that a reload of the page goes on with
  *   the session, for the same principal and credentials at the same gateway. Off by default: the token is a secret.
@@ -55,7 +57,7 @@ const RELOADED = "the page was loaded anew, or the process started again";
  */
 export async function connect(urls, options = {}) {
   const { principal = "anonymous", properties = {}, window = null, connectTimeout = CONNECT_TIMEOUT } = options;
-  const { requestTimeout = null, signal } = options;
+  const { requestTimeout = null, ackPackets = null, signal } = options;
   checkSignal(signal);
   const environment = options.environment ?? platform(options.WebSocket);
   const checked = checkUrls(urls, environment.base);
@@ -64,12 +66,18 @@ export async function connect(urls, options = {}) {
   for (const [name, seconds] of Object.entries({ window, connectTimeout, requestTimeout })) {
     checkSeconds(name, seconds, { zero: false });
   }
+  if (ackPackets !== null && !(Number.isInteger(ackPackets) && ackPackets > 0)) {
+    throw new TypeError(`ackPackets is a number of packets above 0, not ${String(ackPackets)}`);
+  }
   const given = checkProperties(properties);
   warnOfClearText(checked);
   const keeper = options.keep === undefined ? null : new Keeper(options.keep, options.store);
   const timing = { connectTimeout, window, now: environment.now() };
   const credentials = new Credentials(environment, principal, options.secret);
-  const opening = { environment, urls: checked, timing, keeper, requestTimeout, credentials, signal: unlessGiven(signal) };
+  const opening = {
+    ...{ environment, urls: checked, timing, keeper, requestTimeout, ackPackets, credentials },
+    signal: unlessGiven(signal),
+  };
 
   const secret = await firstSecret(opening, options.secret);
   const identity = { principal, secret, origins: originsOf(checked) };
@@ -112,6 +120,7 @@ export async function connect(urls, options = {}) {
       attempt: 0,
       firstRequest: 1,
       requestTimeout,
+      ackPackets,
       credentials,
       recovery: null,
     }),
@@ -125,6 +134,7 @@ export async function connect(urls, options = {}) {
  * @property {{connectTimeout: number, window: number | null, now: number}} timing
  * @property {Keeper | null} keeper
  * @property {number | null} requestTimeout
+ * @property {number | null} ackPackets
  * @property {Credentials} credentials
  * @property {AbortSignal} signal
  */
@@ -160,7 +170,8 @@ async function firstSecret({ environment, timing, signal }, secret) {
  *   with them does the server go on with it.
  * @returns {Promise<Session | null>} Null if it is over.
  */
-async function goOn({ environment, urls, timing, keeper, requestTimeout, credentials, signal }, kept, shown) {
+async function goOn(opening, kept, shown) {
+  const { environment, urls, timing, keeper, requestTimeout, ackPackets, credentials, signal } = opening;
   const plan = new ReconnectPlan(urls, { ...timing, resumes: true });
   // The counters may not have been kept to the last: the clock is above all that was used before (protocol 11.5).
   let attempt = Math.max(kept.attempt, environment.wall());
@@ -190,7 +201,7 @@ async function goOn({ environment, urls, timing, keeper, requestTimeout, credent
     const { attempts } = plan;
     const past = { outcome, numbering: Numbering.RESTARTED, reason, node, gapSeconds: null };
     const recovery = { ...past, resent, lost, conflated, replayed: false, notReplayed: [], attempts, cause: RELOADED };
-    const beginning = { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials, recovery };
+    const beginning = { reached, plan, keeper, attempt, firstRequest, requestTimeout, ackPackets, credentials, recovery };
     return new Session(new Supervisor(environment, beginning));
   } catch (error) {
     if (!(error instanceof SessionEnded)) throw error;

@@ -50,14 +50,15 @@ const OVERHEAD_BYTES = 64;
  * Take the numbers to work with from a welcome.
  *
  * @param {import("./packets.js").Welcome} welcome
+ * @param {number | null} [ackPackets] - Packets received after which the application wants an acknowledgement to be sent.
  * @returns {Policy}
  */
-export function policyOf({ limits, ping_timeout: pingTimeout }) {
+export function policyOf({ limits, ping_timeout: pingTimeout }, ackPackets = null) {
   return {
     resendPackets: limits.resend_packets,
     resendBytes: limits.resend_bytes,
     messageBytes: limits.message_bytes,
-    ackPackets: Math.max(1, Math.min(ACK_PACKETS, Math.floor(limits.resend_packets / ACK_SHARE))),
+    ackPackets: Math.max(1, Math.min(ackPackets ?? ACK_PACKETS, Math.floor(limits.resend_packets / ACK_SHARE))),
     pingTimeout,
   };
 }

@@ -56,6 +56,8 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string[]} withdrawn - Selectors that were taken out, because the session may not select them any more.
  * @property {true | Record<string, string> | null} replayed - After a failover: every update that was missed follows, or why
  *   not, by partition of topics; null if the server does not say.
+ * @property {string | null} backup - The node that keeps a copy of the session; null if none does.
+ * @property {string | null} mirror - What the server waits for before packets leave; null without a backup.
  *
  * @typedef {{type: "ack" | "pong", received: number}} Ack
  * @typedef {{type: "ping", token: string | null, backoff: BackoffAdvice | null}} Ping
@@ -271,6 +273,8 @@ function readWelcome(packet) {
     properties: texts(packet, "properties"),
     selections: list(packet, "selections"),
     withdrawn: list(packet, "withdrawn"),
+    backup: optional(packet, "backup", text),
+    mirror: optional(packet, "mirror", text),
     replayed: packet.replayed === true ? true : optional(packet, "replayed", texts),
     // Words for what this client may know nothing of; whatever else is there says nothing to it.
     supports: Array.isArray(packet.supports) ? packet.supports.filter((each) => typeof each === "string") : [],

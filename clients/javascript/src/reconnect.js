@@ -10,8 +10,9 @@
  *
  * - Delays are drawn with full jitter, also before the first retry (protocol 8.3).
  * - URLs are tried in turn, beginning with the one that worked last.
- * - The route hint goes into the URL, so that a load balancer finds the node that holds the buffers; it is left out after
- *   that node asked to go away, and once it did not answer at all.
+ * - The route hint goes into the URL, so that a load balancer finds the node that holds the buffers; behind it the node
+ *   that has a copy of them, if there is one. Both are left out after the node asked to go away. Once a node did not answer
+ *   at all, its hint is left out: first that of the node that served the session, then that of its backup.
  * - The window counts from the loss of the connection, and is the shorter one of the client's and the node's.
  *
  * @module
@@ -32,6 +33,9 @@ export const CONNECT_PATH = "/v1/connect";
 
 /** The query parameter that carries the route hint; it is not secret. */
 const HINT_PARAMETER = "node";
+
+/** That which carries the second one: where to go if the first node is dead. */
+const BACKUP_PARAMETER = "backup";
 
 /** By what the bound of the delays grows with every attempt. */
 const GROWTH = 2;
@@ -135,13 +139,16 @@ export function describeUrl(url) {
 
 /**
  * @param {string} url
- * @param {string | null} hint
+ * @param {string | null} node
+ * @param {string | null} backup
  * @returns {string}
  */
-function withHint(url, hint) {
+function withHints(url, node, backup) {
   const parts = new URL(url);
-  parts.searchParams.delete(HINT_PARAMETER);
-  if (hint !== null) parts.searchParams.set(HINT_PARAMETER, hint);
+  for (const [name, hint] of Object.entries({ [HINT_PARAMETER]: node, [BACKUP_PARAMETER]: backup })) {
+    parts.searchParams.delete(name);
+    if (hint !== null) parts.searchParams.set(name, hint);
+  }
   return parts.href;
 }
 
@@ -170,6 +177,8 @@ export class ReconnectPlan {
   #index = 0;
   /** @type {string | null} */
   #hint = null;
+  /** @type {string | null} */
+  #backup = null;
   /** @type {import("./packets.js").BackoffAdvice} */
   #advice = DEFAULT_ADVICE;
   /** Seconds below which the next delay is drawn; null for the advice's first one. @type {number | null} */
@@ -218,6 +227,7 @@ export class ReconnectPlan {
   connected(welcome, now) {
     this.#opened = this.#welcomed = true;
     this.#hint = welcome.node;
+    this.#backup = welcome.backup ?? null;
     this.#granted = this.#window === null ? welcome.window : Math.min(welcome.window, this.#window);
     this.#advice = welcome.backoff;
     this.#connectedAt = now;
@@ -247,6 +257,7 @@ export class ReconnectPlan {
     const planned = ending.planned ?? false;
     if (planned || ending.code === CloseCode.GOING_AWAY) {
       this.#hint = ending.node ?? null;
+      this.#backup = null;
       this.#index = (this.#index + 1) % this.#urls.length;
     }
     // Whoever left on request has spread its move already (protocol 8.3.3).
@@ -263,7 +274,10 @@ export class ReconnectPlan {
    */
   failed(ending, now) {
     if (ending.permanent) this.#useless.add(this.#index);
-    if (ending.hung) this.#hint = null;
+    if (ending.hung) {
+      if (this.#hint === null) this.#backup = null;
+      this.#hint = null;
+    }
     this.#index = (this.#index + 1) % this.#urls.length;
     this.#atOnce = false;
     this.#ended(ending, now);
@@ -329,7 +343,7 @@ export class ReconnectPlan {
     }
     this.#atOnce = false;
     this.attempts += 1;
-    return { delay, url: withHint(/** @type {string} */ (this.#urls[this.#index]), this.#hint) };
+    return { delay, url: withHints(/** @type {string} */ (this.#urls[this.#index]), this.#hint, this.#backup) };
   }
 
   /**

@@ -92,6 +92,19 @@ export class Session extends EventTarget {
     return this.#supervisor.welcome.node;
   }
 
+  /** The node that keeps a copy of it, as of the last welcome; null if none does. */
+  get backup() {
+    return this.#supervisor.welcome.backup;
+  }
+
+  /**
+   * What its node waits for before packets leave, as of the last welcome: `async` for nothing, `sync` or `strict` for the
+   * backup; null without one. The notice `unmirrored` says that `sync` is `async` now.
+   */
+  get mirror() {
+    return this.#supervisor.welcome.mirror;
+  }
+
   /** All properties; names with `$` are the server's. @returns {Readonly<Record<string, string>>} */
   get properties() {
     return this.#supervisor.sender.properties;

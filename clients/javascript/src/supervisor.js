@@ -94,6 +94,7 @@ const REFUSES_PACKET = new Set([CloseCode.MESSAGE_TOO_BIG, CloseCode.PROTOCOL_ER
  * @property {number} attempt - The highest attempt used so far.
  * @property {number} firstRequest - The number of the first request.
  * @property {number | null} requestTimeout - Seconds a request may take if its caller does not say.
+ * @property {number | null} ackPackets - Packets received after which an acknowledgement is sent; null for the client's number.
  * @property {Credentials} credentials - What it was opened with, and goes on with.
  * @property {Recovery | null} recovery - How it was gone on with, if it was not opened anew.
  */
@@ -104,6 +105,7 @@ export class Supervisor {
   #plan;
   #keeper;
   #credentials;
+  #ackPackets;
   /** What the resume under way carries. @type {string | null} */
   #shown = null;
   #token;
@@ -131,16 +133,17 @@ export class Supervisor {
    * @param {import("./environment.js").Environment} environment
    * @param {Beginning} beginning
    */
-  constructor(environment, { reached, plan, keeper, attempt, firstRequest, requestTimeout, credentials, recovery }) {
+  constructor(environment, { reached, plan, keeper, attempt, firstRequest, requestTimeout, ackPackets, credentials, recovery }) {
     this.#environment = environment;
     this.#plan = plan;
     this.#keeper = keeper;
     this.#credentials = credentials;
+    this.#ackPackets = ackPackets;
     const { welcome } = reached;
     this.welcome = welcome;
     this.#token = welcome.token;
     this.#attempt = attempt;
-    this.#machine = new SessionMachine(policyOf(welcome));
+    this.#machine = new SessionMachine(policyOf(welcome, ackPackets));
     this.#machine.open(environment.now());
     /** What the application asks for. */
     this.sender = new RequestSender(environment, {
@@ -444,7 +447,7 @@ export class Supervisor {
       this.#resent = this.sender.unanswered;
       this.#machine.restart(now);
     }
-    this.#machine.adopt(policyOf(welcome));
+    this.#machine.adopt(policyOf(welcome, this.#ackPackets));
     if (this.#shown !== null) {
       this.#credentials.stale = false;
       void this.#keeper?.renew(this.#shown);

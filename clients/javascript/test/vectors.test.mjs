@@ -46,12 +46,13 @@ class Player {
   }
 
   start() {
-    const { principal, secret, renewable, properties, window, connect_timeout: connectTimeout } = this.options;
+    const { principal, secret, renewable, properties, window } = this.options;
+    const { connect_timeout: connectTimeout, ack_packets: ackPackets } = this.options;
     const fetch = () => {
       this.seen.fetch += 1;
       return new Promise((resolve, reject) => this.fetches.push({ resolve, reject }));
     };
-    const given = { principal, secret: renewable ? fetch : secret, properties, window, connectTimeout };
+    const given = { principal, secret: renewable ? fetch : secret, properties, window, connectTimeout, ackPackets };
     const known = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
     const { environment } = this.network;
     this.opening = connect(this.url, { ...known, environment, signal: this.stop.signal }).then(

@@ -38,8 +38,8 @@ _OF_THIS_MACHINE: Final = re.compile(
 SECRET_PARAMETERS: Final = frozenset({"token", "secret"})
 """Query parameters that are refused: what stands in a URL stands in logs (P8)."""
 
-ROUTE_HINT: Final = b"node="
-"""Begins the query parameter by which a client names the node that served it last (protocol 1.1)."""
+ROUTE_HINTS: Final = (b"node=", b"backup=")
+"""Begin the query parameters by which a client names the node that served it last, and its backup (protocol 1.1)."""
 
 HEAD_BYTES: Final = 16 * 1024
 """Longest head of a request: twice what most servers allow, as cookies of a whole site may be among it."""
@@ -269,9 +269,9 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
 
 
 def comes_back(request: Request) -> bool:
-    """Tell whether a request names the node that served the client last, which is how it comes back to a session."""
-    query = request.target.partition(b"?")[2]
-    return query.startswith(ROUTE_HINT) or b"&" + ROUTE_HINT in query
+    """Tell whether a request names the node that served the client last, or its backup: it comes back to a session."""
+    query = b"&" + request.target.partition(b"?")[2]
+    return any(b"&" + hint in query for hint in ROUTE_HINTS)
 
 
 def refusal_of(reason: ConnectionRejected) -> Refusal:

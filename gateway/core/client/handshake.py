@@ -123,6 +123,7 @@ class ResumeRole:
         sender: of its requests.
         credentials: what it was opened with, and goes on with.
         emit: takes effects.
+        ack_packets: as in ``ClientOptions``.
 
     Attributes:
         welcome: the last one.
@@ -138,8 +139,11 @@ class ResumeRole:
         sender: RequestSender,
         credentials: Credentials,
         emit: Callable[[Effect], None],
+        *,
+        ack_packets: int | None = None,
     ) -> None:
         self.welcome = welcome
+        self._ack_packets = ack_packets
         self.lost_at = 0.0
         self.resent = 0
         self.replayed = False
@@ -220,7 +224,7 @@ class ResumeRole:
                 self._token = welcome.token
                 raise NumberingUnknown(f"the node does not say whether numbers go on after {welcome.outcome!r}")
         self._numbering_unknown = False
-        self._stream.adopt(parameters_of(welcome))
+        self._stream.adopt(parameters_of(welcome, self._ack_packets))
         if self._fresh:
             self._credentials.stale = False
             self._fresh = False

@@ -307,15 +307,19 @@ class ClientMachine(Attempts):
     # --- The open connection ------------------------------------------------------------------------------------------
 
     def _open(self, welcome: Welcome, now: float) -> None:
-        self._stream = SessionMachine(Role.CLIENT, parameters_of(welcome))
+        self._stream = SessionMachine(Role.CLIENT, parameters_of(welcome, self._options.ack_packets))
         self._stream.open(now)
         self._sender = RequestSender(welcome, self._stream, self._positions, self._emit, self._random)
-        self._role = self._resume = ResumeRole(welcome, self._stream, self._sender, self.credentials, self._emit)
+        self._role = self._resume = ResumeRole(
+            welcome, self._stream, self._sender, self.credentials, self._emit, ack_packets=self._options.ack_packets
+        )
         self._emit(Opened(welcome))
 
     def _attach(self, welcome: Welcome, early: list[packets.Packet], now: float) -> None:
         stream = self._opened_stream
-        self._planned.connected(node=welcome.node, window=welcome.window, backoff=welcome.backoff, now=now)
+        self._planned.connected(
+            node=welcome.node, backup=welcome.backup, window=welcome.window, backoff=welcome.backoff, now=now
+        )
         # Whatever comes first proves to the node that the client holds the new token (P8).
         stream.send_link(Ack(stream.received))
         if self.closing:

@@ -46,6 +46,8 @@ class ClientOptions:
         connect_timeout: seconds within which the session must be opened.
         attempt_timeout: seconds for one attempt to reach a node.
         welcome_timeout: seconds to wait for its welcome.
+        ack_packets: packets received after which an acknowledgement is sent alone, at the latest (protocol 5.3.2); None
+            for the client's own number.
     """
 
     urls: tuple[str, ...]
@@ -58,3 +60,4 @@ class ClientOptions:
     connect_timeout: float = CONNECT_TIMEOUT
     attempt_timeout: float = ATTEMPT_TIMEOUT
     welcome_timeout: float = WELCOME_TIMEOUT
+    ack_packets: int | None = None

@@ -10,8 +10,9 @@
 * Delays come from ``core.pacing.backoff``: full jitter, also before the first retry.
 * URLs are tried in turn, beginning with the one that worked last.
 * The route hint (the node that served the session last) goes into the URL, so that a load balancer finds the node that
-  still holds the buffers. It is left out after that node asked to go away, and once it did not answer at all: nobody
-  waits until a load balancer has noticed that a node hangs.
+  still holds the buffers; behind it the node that has a copy of them, if there is one. Both are left out after the node
+  asked to go away. Once a node did not answer at all, its hint is left out: nobody waits until a load balancer has
+  noticed that a node hangs. First that is the node that served the session, then its backup.
 * The window counts from the moment the connection was lost, and is the shorter one of the client's and the node's.
 """
 
@@ -32,7 +33,7 @@ from gateway.core.client.errors import (
     SessionRefused,
     Unauthenticated,
 )
-from gateway.core.client.urls import with_hint
+from gateway.core.client.urls import with_hints
 from gateway.core.pacing.backoff import LEAST_BOUND, ReconnectBackoff
 from gateway.core.wire.codes import (
     GOING_AWAY,
@@ -62,7 +63,7 @@ class NextAttempt:
 
     Attributes:
         delay: seconds to wait before.
-        url: where to, with the route hint.
+        url: where to, with the route hints.
     """
 
     delay: float
@@ -89,6 +90,7 @@ class ReconnectPlan:
         self._opened = False
         self._index = 0
         self._hint: str | None = None
+        self._backup: str | None = None
         self._backoff = ReconnectBackoff()
         self._deadline: float | None = now + connect_timeout
         self._connect_timeout = connect_timeout
@@ -101,10 +103,10 @@ class ReconnectPlan:
 
     # --- What happened --------------------------------------------------------------------------------------------
 
-    def connected(self, *, node: str, window: float, backoff: Backoff, now: float) -> None:
+    def connected(self, *, node: str, backup: str | None = None, window: float, backoff: Backoff, now: float) -> None:
         """A node has welcomed the session; the arguments are from its welcome."""
         self._opened = True
-        self._hint = node
+        self._hint, self._backup = node, backup
         self._granted = window if self._window is None else min(window, self._window)
         self._backoff = self._backoff.connected(now, backoff)
         self._deadline = None
@@ -119,7 +121,7 @@ class ReconnectPlan:
         self.attempts = 0
         self._deadline = None if self._granted is None else now + self._granted
         if ending.planned or ending.code == GOING_AWAY.code:
-            self._hint = ending.node
+            self._hint, self._backup = ending.node, None
             self._index = (self._index + 1) % len(self._urls)
         # Whoever left on request has spread its move already.
         self._at_once = ending.planned
@@ -132,6 +134,8 @@ class ReconnectPlan:
         if ending.permanent:
             self._useless.add(self._index)
         if ending.hung:
+            if self._hint is None:
+                self._backup = None
             self._hint = None
         self._index = (self._index + 1) % len(self._urls)
         self._at_once = False
@@ -190,7 +194,7 @@ class ReconnectPlan:
             delay = random * remaining
         self._at_once = False
         self.attempts += 1
-        return NextAttempt(delay, with_hint(self._urls[self._index], self._hint))
+        return NextAttempt(delay, with_hints(self._urls[self._index], self._hint, self._backup))
 
     def remaining(self, now: float) -> float | None:
         """Tell how many seconds are left to get a connection; None for no limit."""

@@ -18,14 +18,20 @@ ACK_DELAY: Final = 0.5
 the node a tenth of its time and not a quarter; a quarter of the time in which a draining node expects it."""
 
 
-def parameters_of(welcome: Welcome) -> StreamParameters:
-    """Make the parameters that a welcome asks for."""
+def parameters_of(welcome: Welcome, ack_packets: int | None = None) -> StreamParameters:
+    """Make the parameters that a welcome asks for.
+
+    Args:
+        welcome: from the node.
+        ack_packets: packets received after which the application wants an acknowledgement to be sent; None for
+            ``ACK_PACKETS``. The node's bound counts all the same.
+    """
     limits = welcome.limits
     return StreamParameters(
         resend_packets=limits.resend_packets,
         resend_bytes=limits.resend_bytes,
         message_bytes=limits.message_bytes,
-        ack_packets=max(1, min(ACK_PACKETS, limits.resend_packets // ACK_SHARE)),
+        ack_packets=max(1, min(ack_packets or ACK_PACKETS, limits.resend_packets // ACK_SHARE)),
         ack_delay=ACK_DELAY,
         ping_interval=welcome.ping_interval,
         ping_timeout=welcome.ping_timeout,

@@ -14,6 +14,9 @@ CONNECT_PATH: Final = "/v1/connect"
 HINT_PARAMETER: Final = "node"
 """The query parameter that carries the route hint; it is not secret (protocol 4.3)."""
 
+BACKUP_PARAMETER: Final = "backup"
+"""That which carries the second one: where to go if the first node is dead."""
+
 _SECURE_SCHEMES: Final = frozenset({"wss", "https"})
 _SCHEMES: Final = _SECURE_SCHEMES | {"ws", "http"}
 
@@ -72,10 +75,10 @@ def describe_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
-def with_hint(url: str, hint: str | None) -> str:
-    """Put the route hint into a URL's query, in the place of any other, or leave it out if there is none."""
+def with_hints(url: str, node: str | None, backup: str | None) -> str:
+    """Put the route hints into a URL's query, in the place of any others; one that there is not is left out."""
     parts = urlsplit(url)
-    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != HINT_PARAMETER]
-    if hint is not None:
-        query.append((HINT_PARAMETER, hint))
+    hints = {HINT_PARAMETER: node, BACKUP_PARAMETER: backup}
+    query = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in hints]
+    query += [(name, hint) for name, hint in hints.items() if hint is not None]
     return urlunsplit(parts._replace(query=urlencode(query)))

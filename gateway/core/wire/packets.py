@@ -154,6 +154,8 @@ class Welcome:
         supports: what the server understands beyond the first release (protocol 4.3).
         replayed: after a failover, True if every update that the client missed follows, in order; else why not, by the
             topic partitions of which current values follow instead. None if that was not asked for.
+        backup: the node that keeps a copy of the session, or is being given one; a route hint as well. None for none.
+        mirror: what the node waits for before packets leave, as one of ``MirrorMode``; None if there is no backup.
     """
 
     session: SessionId
@@ -178,6 +180,8 @@ class Welcome:
     withdrawn: tuple[str, ...] | None = None
     supports: frozenset[str] = frozenset()
     replayed: Replayed | None = None
+    backup: NodeId | None = None
+    mirror: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,6 +430,8 @@ class NoticeCode(StrEnum):
     """Stands in for an update of a topic that the session may not select any more."""
     SNAPSHOTS_COMPLETE = "snapshots_complete"
     """All current values have been sent that were due; from here the client knows where it is in some partitions."""
+    UNMIRRORED = "unmirrored"
+    """Packets leave without waiting for the backup any more: it did not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)

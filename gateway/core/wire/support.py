@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from gateway.core.wire.codes import Outcome
 from gateway.core.wire.packets import REPLAY
 
 THIS_VERSION: Final = frozenset(
@@ -24,7 +25,7 @@ THIS_VERSION: Final = frozenset(
 )
 """What every client understands, or ignores without harm: the protocol page has it without a condition."""
 
-WORDS: Final[Mapping[str, str]] = {"snapshots_complete": REPLAY}
+WORDS: Final[Mapping[str, str]] = {"snapshots_complete": REPLAY, "unmirrored": Outcome.MIRRORED.value}
 """The words of ``supports`` by what they stand for, where they are not its own name: several things may share one."""
 
 

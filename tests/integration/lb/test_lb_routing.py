@@ -42,6 +42,41 @@ def test_hint_leads_to_the_named_node(proxy: HAProxy) -> None:
         assert node_of(proxy, f"?node={name}") == name
 
 
+@pytest.mark.promise("P1")
+def test_the_backup_is_next_when_the_node_is_down() -> None:
+    with (
+        SeparateStandIn("n9") as victim,
+        StandIns(3) as cluster,
+        running_haproxy([*cluster.nodes, victim.node]) as proxy,
+    ):
+        proxy.wait_checked()
+        for backup in ("n1", "n2", "n3"):
+            assert node_of(proxy, f"?node=n9&backup={backup}") == "n9", "the node itself is up"
+            assert node_of(proxy, f"?backup={backup}") == backup, (
+                "the node did not answer, so that its hint is left out"
+            )
+        victim.signal(signal.SIGKILL)
+        proxy.wait_for("n9", lambda status: not status.alive, what="is found dead")
+        for backup in ("n1", "n2", "n3") * 2:
+            assert node_of(proxy, f"?node=n9&backup={backup}") == backup
+        assert {node_of(proxy, "?node=n9&backup=n0") for _ in range(3)} <= {"n1", "n2", "n3"}
+
+
+@pytest.mark.promise("P1")
+def test_a_dead_node_that_nobody_has_noticed_costs_no_connection() -> None:
+    """Within the same request another node is tried; whichever that is finds the copy."""
+    ports = free_ports(3)
+    absent = Node(name="n9", client_port=ports[0], admin_port=ports[1], agent_port=ports[2])
+    with StandIns(2) as cluster, running_haproxy([*cluster.nodes, absent]) as proxy:
+        assert node_of(proxy, "?node=n9&backup=n2") in {"n1", "n2"}
+
+
+def test_a_name_that_is_unknown_leads_to_balancing(proxy: HAProxy) -> None:
+    with ExitStack() as stack:
+        found = {greeting(stack.enter_context(dial(proxy, "?node=n8&backup=n1")))["node"] for _ in range(3)}
+    assert found == {"n1", "n2", "n3"}
+
+
 def test_new_sessions_are_spread(proxy: HAProxy) -> None:
     with ExitStack() as stack:
         found = Counter(greeting(stack.enter_context(dial(proxy)))["node"] for _ in range(9))

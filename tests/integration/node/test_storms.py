@@ -48,7 +48,8 @@ async def test_who_comes_back_is_admitted_before_who_is_new() -> None:
         assert limiter._queue is not None
         clients = [asyncio.create_task(come(node.url)) for _ in range(3)]
         await eventually(lambda: len(limiter._queue or ()) == 3)
-        clients += [asyncio.create_task(come(f"{node.url}?node=n1")) for _ in range(3)]
+        clients += [asyncio.create_task(come(f"{node.url}?node=n1")) for _ in range(2)]
+        clients.append(asyncio.create_task(come(f"{node.url}?backup=n1")))
         await eventually(lambda: len(limiter._queue or ()) == 6)
 
         candidates = [each for each in limiter._queue.release(0.0, paced=False, most=6) if isinstance(each, Upgrade)]

@@ -101,7 +101,7 @@ def test_alive_is_asked_at_the_admin_port_and_ready_of_the_agent() -> None:
     assert "readyz" not in render(default_topology())
 
 
-@pytest.mark.parametrize(("stickiness", "hint", "cookie"), [("hint", 1, 0), ("cookie", 1, 1), ("off", 0, 0)])
+@pytest.mark.parametrize(("stickiness", "hint", "cookie"), [("hint", 2, 0), ("cookie", 2, 1), ("off", 0, 0)])
 def test_stickiness(stickiness: str, hint: int, cookie: int) -> None:
     rendered = lines(stickiness=stickiness)
 

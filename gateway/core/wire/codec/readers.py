@@ -174,7 +174,7 @@ def _optional_backoff(packet: Object) -> Backoff | None:
 
 
 def _welcome(packet: Object) -> Welcome:
-    limits = read_object(packet, "limits")
+    limits, backup = read_object(packet, "limits"), read_optional_text(packet, "backup")
     return Welcome(
         session=SessionId(read_text(packet, "session")),
         principal=read_text(packet, "principal"),
@@ -202,6 +202,8 @@ def _welcome(packet: Object) -> Welcome:
         withdrawn=_read_list(packet, "withdrawn"),
         supports=read_words(packet, "supports"),
         replayed=read_replayed(packet, "replayed"),
+        backup=None if backup is None else NodeId(backup),
+        mirror=read_optional_text(packet, "mirror"),
     )
 
 

@@ -15,7 +15,7 @@ from gateway.core.client.errors import (
     Unauthenticated,
 )
 from gateway.core.client.reconnect_plan import MAX_VIOLATIONS, NextAttempt, ReconnectPlan
-from gateway.core.client.urls import check_urls, describe_url, with_hint
+from gateway.core.client.urls import check_urls, describe_url, with_hints
 from gateway.core.pacing.backoff import DEFAULT_BACKOFF, LEAST_BOUND
 from gateway.core.wire.codes import ErrorCode, Reconnect
 from gateway.core.wire.packets import Backoff
@@ -67,9 +67,10 @@ def test_a_refused_url_is_named_without_its_secrets() -> None:
     assert describe_url("wss://user:hunter2@h:1/p?token=hunter2#x") == "wss://h:1/p"
 
 
-def test_the_hint_replaces_another_and_leaves_the_rest_of_the_query() -> None:
-    assert with_hint("ws://h/p?a=1&node=n9&b=", "n 2") == "ws://h/p?a=1&b=&node=n+2"
-    assert with_hint("ws://h/p?node=n9", None) == "ws://h/p"
+def test_hints_replace_others_and_leave_the_rest_of_the_query() -> None:
+    assert with_hints("ws://h/p?a=1&node=n9&b=", "n 2", None) == "ws://h/p?a=1&b=&node=n+2"
+    assert with_hints("ws://h/p?backup=n9&a=1", "n1", "n2") == "ws://h/p?a=1&node=n1&backup=n2"
+    assert with_hints("ws://h/p?node=n9&backup=n8", None, None) == "ws://h/p"
 
 
 # --- Opening ----------------------------------------------------------------------------------------------------------
@@ -181,6 +182,51 @@ def test_a_node_that_goes_away_is_not_asked_for_and_the_next_url_comes_first() -
         assert first.delay == (0.0 if ending.planned else 0.5), "who left on request has waited already"
         plan.failed(LOST, 0.0)
         assert attempt(plan, 0.0).delay > 0
+
+
+@pytest.mark.promise("P1")
+def test_the_backup_is_named_behind_the_node() -> None:
+    plan = backed_up()
+    plan.lost(LOST, 0.0)
+    for url in (A, B, A):
+        assert attempt(plan, 0.0).url == f"{url}?node=n1&backup=n2"
+        plan.failed(LOST, 0.0)
+
+
+def test_of_two_nodes_that_do_not_answer_each_is_left_out_in_turn() -> None:
+    """A node that hangs is followed by its backup, and not by any other."""
+    plan = backed_up()
+    plan.lost(LOST, 0.0)
+    urls = []
+    for _ in range(4):
+        urls.append(attempt(plan, 0.0).url)
+        plan.failed(Ending(message="no welcome", hung=True), 0.0)
+    assert urls == [f"{A}?node=n1&backup=n2", f"{B}?backup=n2", A, B]
+
+
+@pytest.mark.parametrize("ending", [Ending(message="go", planned=True), Ending(message="gone", code=4000)])
+def test_who_is_asked_to_go_goes_to_no_backup(ending: Ending) -> None:
+    """The session is handed over to whatever node it comes to."""
+    plan = backed_up()
+    plan.lost(ending, 0.0)
+    assert attempt(plan, 0.0).url == B
+
+
+def test_the_backup_of_the_last_welcome_counts() -> None:
+    plan = backed_up()
+    plan.lost(LOST, 0.0)
+    attempt(plan, 0.0)
+    plan.connected(node="n2", window=60.0, backoff=BACKOFF, now=0.0)
+    plan.lost(LOST, 1.0)
+    assert attempt(plan, 1.0).url == f"{A}?node=n2"
+
+
+def backed_up() -> ReconnectPlan:
+    """Make the plan of a session that n1 serves, and of which n2 has a copy."""
+    plan = ReconnectPlan((A, B), connect_timeout=10.0, window=None, now=0.0)
+    attempt(plan, 0.0)
+    plan.connected(node="n1", backup="n2", window=60.0, backoff=BACKOFF, now=0.0)
+    return plan
 
 
 def test_the_urls_are_tried_in_turn_beginning_with_the_last_good_one() -> None:
