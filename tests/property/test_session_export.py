@@ -50,11 +50,12 @@ rooms = st.sampled_from(ROOMS) | st.integers(0, 700)
 class SessionExport(RuleBasedStateMachine):
     """Whatever the application, the client, the link and the clock can do to a session, in any order."""
 
+    kind: type[Twins] = Twins
     twins: Twins
 
     @initialize(parameters=parameter_sets, tells=st.booleans())
     def begin(self, parameters: object, tells: bool) -> None:
-        self.twins = Twins(parameters, tells=tells)  # type: ignore[arg-type]
+        self.twins = self.kind(parameters, tells=tells)  # type: ignore[arg-type]
 
     @rule(ahead=st.sampled_from(CLOCKS))
     def hand_over(self, ahead: float) -> None:
@@ -171,10 +172,10 @@ WALKS: Final = 150
 STEPS: Final = 150
 
 
-def walk(seed: int) -> Counter[str]:
+def walk(seed: int, kind: type[Twins] = Twins) -> Counter[str]:
     """Live through a session at random, with a handoff now and then; returns what was there to be exported."""
     pick = random.Random(seed)  # reproducible by its seed, and no secret
-    twins = Twins(
+    twins = kind(
         small_parameters(
             packets=pick.choice((4, 8, 30)),
             size=pick.choice((300, 4096)),

@@ -77,7 +77,7 @@ def export(session: ServerSession, now: float) -> bytes:
         "id": session.id,
         "principal": session.principal,
         "window": session.window,
-        "pending": [_write(work, bodies) for work in pending],
+        "pending": [write_request(work, bodies) for work in pending],
         "started": pending.started,
         "unseen": [list(each) for each in answers.unseen],
         "settled": answers.settled,
@@ -139,7 +139,7 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
                 f"the export is of session {id_!r} of {principal!r}, and not of {session.id!r} of {session.principal!r}"
             )
         session.window, session.declared = window, declared
-    requests = [_read(row, record) for row in record.rows("pending")]
+    requests = [read_request(row, record, "pending") for row in record.rows("pending")]
     session.pending = PendingRequests(requests, started=record.integer("started", 0, len(requests)))
     session.answers.unseen.extend(_read_unseen(row, record) for row in record.rows("unseen"))
     session.answers.settled = RequestNumber(record.integer("settled"))
@@ -166,7 +166,8 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
     return session
 
 
-def _write(work: Work, bodies: Bodies) -> list[JsonValue]:
+def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
+    """Write the row of a pending request; values are added to *bodies* of the record."""
     match work:
         case Publish(request, topic, value, resubmitted):  # by far the most frequent, and the largest
             return ["publish", request, resubmitted, topic, bodies.put(value)]
@@ -184,7 +185,12 @@ def _write(work: Work, bodies: Bodies) -> list[JsonValue]:
             raise LocalProtocolError("a malformed request is answered before it is pending")
 
 
-def _read(row: JsonValue, record: Record) -> Work:
+def read_request(row: JsonValue, record: Record, name: str) -> Work:
+    """Read the row of a request from the field *name* of a record.
+
+    Raises:
+        InvalidExport: it is nothing of the kind.
+    """
     match row:
         case ["bye", str(reason)]:
             return Bye(reason)
@@ -192,7 +198,7 @@ def _read(row: JsonValue, record: Record) -> Work:
             number = RequestNumber(request)
             match kind, rest:
                 case "publish", [str(topic), place]:
-                    return Publish(number, topic, record.body("pending", place), resubmitted)
+                    return Publish(number, topic, record.body(name, place), resubmitted)
                 case "subscribe", [str(selector)]:
                     return Subscribe(number, selector, resubmitted)
                 case "unsubscribe", [str(selector), [*keep]]:
@@ -205,7 +211,7 @@ def _read(row: JsonValue, record: Record) -> Work:
                         return SetProperties(number, values, resubmitted)
                 case "authenticate", [str(principal), str(secret)]:
                     return Authenticate(number, secret, principal, resubmitted)
-    return record.fail("pending", "a list of requests")
+    return record.fail(name, "a list of requests")
 
 
 def _read_unseen(row: JsonValue, record: Record) -> tuple[int, RequestNumber, RequestNumber]:

@@ -11,7 +11,7 @@ executed: whoever goes on with the session elsewhere asks it again as ``resubmit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -43,11 +43,12 @@ class PendingRequests:
     Attributes:
         bytes: of all of them, about; see ``weight``.
         started: how many of the first ones are being executed.
+        recorder: told of each change where somebody keeps a copy (``gateway.core.mirror``); None for nobody.
     """
 
     # Two lists and not a deque of pairs: an empty deque takes 624 bytes, and ten thousand idle sessions would pay for
     # it. There are at most some hundred requests to move when the first ones go.
-    __slots__ = ("_queue", "_weights", "bytes", "started")
+    __slots__ = ("_queue", "_weights", "bytes", "recorder", "started")
 
     def __init__(self, requests: Iterable[Work] = (), *, started: int = 0) -> None:
         """Take in *requests* that are pending already, of which the first *started* are being executed."""
@@ -55,6 +56,7 @@ class PendingRequests:
         self._weights = list(map(weight, self._queue))
         self.bytes = sum(self._weights)
         self.started = started
+        self.recorder: Callable[[], None] | None = None
 
     def __len__(self) -> int:
         return len(self._queue)

@@ -50,15 +50,8 @@ class RunWriter:
     def _put(self, run: Run) -> int:
         if id(run) not in self._places:
             self._places[id(run)] = len(self.rows), run
-            self.rows.append(self._row(run))
+            self.rows.append(write_run(run, self._bodies))
         return self._places[id(run)][0]
-
-    def _row(self, run: Run) -> list[JsonValue]:
-        if isinstance(run, FoldedRun):
-            update = run.update
-            place = self._bodies.put(update.body)
-            return [place, [update.topic], [len(update.body)], run.folded, run.snapshot]
-        return [self._bodies.put(run.text), list(run.topics), list(run.sizes)]
 
 
 class RunReader:
@@ -75,7 +68,7 @@ class RunReader:
 
     def __init__(self, record: Record) -> None:
         self._record = record
-        self._runs = [self._read(row) for row in record.rows(RUNS)]
+        self._runs = [read_run(row, record) for row in record.rows(RUNS)]
 
     def get(self, name: str) -> list[Run]:
         """Return the runs whose places are in a field."""
@@ -84,16 +77,36 @@ class RunReader:
             self._record.fail(name, f"places of {len(self._runs)} runs")
         return [self._runs[place] for place in places]
 
-    def _read(self, row: JsonValue) -> Run:
-        # Not by patterns: they take as long as all the rest, and there may be a thousand rows.
-        if isinstance(row, list) and len(row) in {_PLAIN, _FOLDED}:
-            text = self._record.body(RUNS, row[0])
-            topics, sizes = row[1], row[2]
-            if isinstance(topics, list) and isinstance(sizes, list) and len(topics) == len(sizes):
-                run = _folded(topics, text, *row[_PLAIN:]) if len(row) == _FOLDED else _plain(topics, sizes, text)
-                if run is not None:
-                    return run
-        return self._record.fail(RUNS, "a list of runs")
+
+def write_run(run: Run, bodies: Bodies) -> list[JsonValue]:
+    """Write the row of a run.
+
+    Args:
+        run: which.
+        bodies: of the record, to which those of the run are added.
+    """
+    if isinstance(run, FoldedRun):
+        update = run.update
+        place = bodies.put(update.body)
+        return [place, [update.topic], [len(update.body)], run.folded, run.snapshot]
+    return [bodies.put(run.text), list(run.topics), list(run.sizes)]
+
+
+def read_run(row: JsonValue, record: Record) -> Run:
+    """Read the row of a run from the field ``RUNS`` of a record.
+
+    Raises:
+        InvalidExport: it is nothing of the kind.
+    """
+    # Not by patterns: they take as long as all the rest, and there may be a thousand rows.
+    if isinstance(row, list) and len(row) in {_PLAIN, _FOLDED}:
+        text = record.body(RUNS, row[0])
+        topics, sizes = row[1], row[2]
+        if isinstance(topics, list) and isinstance(sizes, list) and len(topics) == len(sizes):
+            run = _folded(topics, text, *row[_PLAIN:]) if len(row) == _FOLDED else _plain(topics, sizes, text)
+            if run is not None:
+                return run
+    return record.fail(RUNS, "a list of runs")
 
 
 def _folded(topics: list[JsonValue], update: bytes, folded: JsonValue, snapshot: JsonValue) -> Run | None:

@@ -8,7 +8,7 @@ of ``next_deadline``, and what happened comes back as values. Times are seconds 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.stream.byte_form import Bodies, Record, write_record
 from gateway.core.stream.export import RUNS, RunReader, RunWriter
@@ -74,6 +74,26 @@ _EXPORTED: Final = (
     RUNS,
 )
 """The fields of an exported machine; with a change of them ``byte_form.VERSION`` grows."""
+
+
+class Standing(NamedTuple):
+    """Where a machine stands, besides what its buffer and its outbox hold, and what ends with its connection.
+
+    Attributes:
+        state: value of ``State``.
+        discarded: see ``SessionMachine``.
+        generation: of the token in the welcome that began the present numbering.
+        proven: whether the peer has been heard in it.
+        conflated: updates replaced on this connection.
+        spared: whether what waits is not to be folded for now.
+    """
+
+    state: str
+    discarded: int
+    generation: int | None
+    proven: bool
+    conflated: int
+    spared: bool
 
 
 class SessionMachine(Sender):
@@ -381,6 +401,31 @@ class SessionMachine(Sender):
         if generation is None or self._generation is None:
             return self._proven
         return generation >= self._generation
+
+    # --- As a copy ----------------------------------------------------------------------------------------------------
+
+    def standing(self) -> Standing:
+        """Tell what there is to know besides buffer and outbox of a machine that may lose its connection now."""
+        outbox = self._outbox
+        return Standing(
+            self.state.value, self.discarded, self._generation, self._proven, outbox.conflated, outbox.spared
+        )
+
+    def stand(self, standing: Standing) -> None:
+        """Be where another machine stands; what was of a connection is forgotten, as a copy has none.
+
+        Raises:
+            ValueError: there is no such state.
+        """
+        self.state = State(standing.state)
+        self.discarded = standing.discarded
+        self._generation = None if standing.generation is None else TokenGeneration(standing.generation)
+        self._proven = standing.proven
+        self._outbox.conflated = standing.conflated
+        self._outbox.spared = standing.spared
+        self._links = ()
+        self._ack_due = None
+        self._ping_pending = self._ack_owed = self._pong_owed = False
 
     # --- As bytes -----------------------------------------------------------------------------------------------------
 

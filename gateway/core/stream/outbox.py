@@ -92,6 +92,16 @@ class Outbox:
         outbox.spared = spared and outbox.count > 0
         return outbox
 
+    def move_to(self, other: Outbox) -> None:
+        """Have *other*, of another kind, go on with all that is here; this one must not be used any more."""
+        other._queue, other._folded, other._replaced, other._unique = (
+            self._queue,
+            self._folded,
+            self._replaced,
+            self._unique,
+        )
+        other.count, other.bytes, other.conflated, other.spared = self.count, self.bytes, self.conflated, self.spared
+
     def __len__(self) -> int:
         return self.count
 

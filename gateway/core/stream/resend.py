@@ -125,6 +125,18 @@ class ResendBuffer:
             raise LocalProtocolError("the resend buffer is full: nothing may be numbered until the peer acknowledges")
         return first
 
+    def follow(self, run: Run) -> None:
+        """Keep a run that was numbered elsewhere, where it was looked at whether there is room: this is a copy."""
+        self._kept.append(run)
+        self.count += run.count
+        self.bytes += run.size
+        self.next = PacketId(self.next + run.count)
+
+    def move_to(self, other: ResendBuffer) -> None:
+        """Have *other*, of another kind, go on with all that is here; this one must not be used any more."""
+        other._packets, other._size, other._kept, other._skipped = self._packets, self._size, self._kept, self._skipped
+        other.count, other.bytes, other.next, other.listener = self.count, self.bytes, self.next, self.listener
+
     def forget(self) -> None:
         """Keep nothing of what was numbered; the numbers stay."""
         self._kept.clear()

@@ -161,6 +161,27 @@ class Sender:
     def numbering_listener(self, listener: NumberingListener | None) -> None:
         self._buffer.listener = listener
 
+    def tap(self, buffer: ResendBuffer, outbox: Outbox) -> None:
+        """Go on with a buffer and an outbox of another kind, which tell somebody of what is done with them.
+
+        Args:
+            buffer: takes the place of the one that is here, with all that is in it.
+            outbox: likewise.
+        """
+        self._buffer.move_to(buffer)
+        self._outbox.move_to(outbox)
+        self._buffer, self._outbox = buffer, outbox
+
+    @property
+    def buffer(self) -> ResendBuffer:
+        """What is numbered and kept, for who makes a copy."""
+        return self._buffer
+
+    @property
+    def outbox(self) -> Outbox:
+        """What waits, for who makes a copy."""
+        return self._outbox
+
     def kept(self) -> Iterator[Run]:
         """Yield the runs that are held here, which other sessions may hold as well: numbered ones and waiting ones."""
         yield from self._buffer.runs()

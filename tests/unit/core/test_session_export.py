@@ -116,7 +116,9 @@ def test_a_record_has_bodies_besides_its_fields() -> None:
 def test_every_attribute_of_a_session_is_exported() -> None:
     """A new attribute that ``export`` forgets would be lost at a handoff; this test makes whoever adds it look."""
     exported_as = {"machine": set[str](), "pending": {"pending", "started"}, "answers": set(Answers.__slots__)}
-    assert set(PendingRequests.__slots__) == {"_queue", "_weights", "bytes", "started"}, "the weights are made anew"
+    assert set(PendingRequests.__slots__) == {"_queue", "_weights", "bytes", "recorder", "started"}, (
+        "the weights are made anew, and who keeps a copy begins anew"
+    )
     names = {name for slot in ServerSession.__slots__ for name in exported_as.get(slot, {slot})}
 
     assert names == set(orjson.loads(part(part(unseal(exported()))[1])[0]))

@@ -1,0 +1,233 @@
+"""A frame of the log: all that has changed at a live node since the frame before (docs/reference/node-links.md).
+
+```text
+version u16 │ record (``byte_form``): an object with the fields of ``FIELDS``, and bodies
+```
+
+A session is named by its *slot*, a number that the log gives it. The rows:
+
+* ``runs``: the number of a run, and its row as in an export;
+* ``whole``: slot, body with the export of a session, epoch, and its cut;
+* ``sent``: numbers of runs, and the slots for which all of them were numbered, one after the other;
+* ``changes``: of one slot each, as in ``Changes``; ``acked``: slots, and up to which packet each has acknowledged;
+* ``gone``: slots of which nothing is to be kept;
+* ``cuts``: by partition, the event up to which sessions have been handed all; null if that cannot be told any more.
+
+What is done with what waits for a client (``Changes.steps``) is a list of steps: ``["push", run]``, ``["take",
+packets]``, ``["number", run]``, ``["fold"]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Final, NamedTuple
+
+from gateway.core.session.export import read_request, write_request
+from gateway.core.session.pending import Work
+from gateway.core.stream.byte_form import Bodies, Record, write_record
+from gateway.core.stream.export import RUNS, read_run, write_run
+from gateway.core.stream.runs import Run
+from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber
+from gateway.core.wire.errors import InvalidExport
+
+VERSION: Final = 1
+"""Of a frame; it grows with every change. Who does not know it keeps no copies."""
+
+_VERSION: Final = Struct(">H")
+
+FIELDS: Final = ("log", "sequence", "check", RUNS, "whole", "sent", "changes", "acked", "gone", "cuts")
+"""The fields of a frame."""
+
+
+class SessionCut(NamedTuple):
+    """Which of the node's places are those of a session.
+
+    Attributes:
+        partitions: the topic partitions in which it has been handed all up to where its node is.
+        unfinished: selectors of subscribes of which it has not been handed all current values, by their requests.
+    """
+
+    partitions: frozenset[int]
+    unfinished: Mapping[RequestNumber, str]
+
+
+class Changes(NamedTuple):
+    """What has changed of one session, besides what it was sent and has acknowledged.
+
+    Attributes:
+        slot: of the session.
+        counts: id of the last packet that was received, the newest request, and of its answers what is settled and
+            refused.
+        done: how many of the first pending requests are pending no more.
+        asked: requests that are pending since.
+        unseen: answers of which it is not known that they have arrived, those that are new.
+        steps: what was done with what waits; None if nothing waits, and nothing did.
+        rest: whatever else there is to know; None if it is as it was.
+        cut: None if it is as it was.
+    """
+
+    slot: int
+    counts: tuple[int, int, int, int]
+    done: int
+    asked: tuple[Work, ...]
+    unseen: list[JsonValue]
+    steps: list[JsonValue] | None
+    rest: list[JsonValue] | None
+    cut: SessionCut | None
+
+
+class FrameWriter:
+    """A frame while it is written.
+
+    Args:
+        log: number of the log.
+        sequence: of the frame in it, from 1.
+
+    Attributes:
+        check: sum of the last packet ids of the sessions in ``sent``, by which the copy sees whether it agrees.
+    """
+
+    def __init__(self, log: int, sequence: int) -> None:
+        self._log = log
+        self._sequence = sequence
+        self._bodies = Bodies()
+        self._runs: list[JsonValue] = []
+        self._whole: list[JsonValue] = []
+        self._sent: dict[tuple[int, ...], list[JsonValue]] = {}
+        self._changes: list[JsonValue] = []
+        self._acked: list[JsonValue] = []
+        self._gone: list[JsonValue] = []
+        self.check = 0
+
+    def run(self, number: int, run: Run) -> None:
+        """Send a run, which has this number from now on."""
+        self._runs.append([number, *write_run(run, self._bodies)])
+
+    def whole(self, slot: int, exported: bytes, epoch: Epoch, cut: SessionCut) -> None:
+        """Send all of a session."""
+        self._whole.append([slot, self._bodies.put(exported), epoch, _write_cut(cut)])
+
+    def sent(self, numbers: tuple[int, ...], slot: int) -> None:
+        """Runs were numbered for a session; the same for many sessions is written once."""
+        slots = self._sent.get(numbers)
+        if slots is None:
+            self._sent[numbers] = [slot]
+        else:
+            slots.append(slot)
+
+    def acked(self, slot: int, packet: int) -> None:
+        """A session has acknowledged packets."""
+        self._acked += (slot, packet)
+
+    def changed(self, changes: Changes) -> None:
+        """Something has changed of a session."""
+        slot, counts, done, asked, unseen, steps, rest, cut = changes
+        works: list[JsonValue] = [write_request(work, self._bodies) for work in asked]
+        at = None if cut is None else _write_cut(cut)
+        self._changes.append([slot, *counts, done, works, unseen, steps, rest, at])
+
+    def gone(self, slot: int) -> None:
+        """Nothing is to be kept of a session."""
+        self._gone.append(slot)
+
+    def encode(self, cuts: Mapping[int, EventId | None]) -> bytes | None:
+        """Write it, with the places that have changed; None if there is nothing to say."""
+        if not (self._sent or self._changes or self._acked or self._whole or self._gone or cuts):
+            return None
+        sent: list[JsonValue] = [[list(numbers), slots] for numbers, slots in self._sent.items()]
+        fields: dict[str, JsonValue] = {
+            "log": self._log,
+            "sequence": self._sequence,
+            "check": self.check,
+            RUNS: self._runs,
+            "whole": self._whole,
+            "sent": sent,
+            "changes": self._changes,
+            "acked": self._acked,
+            "gone": self._gone,
+            "cuts": {str(number): event for number, event in cuts.items()},
+        }
+        return _VERSION.pack(VERSION) + write_record(fields, self._bodies)
+
+
+def read_frame(data: bytes) -> Record:
+    """Read a frame, its fields one by one with the functions below.
+
+    Raises:
+        InvalidExport: it is none, or of a version that this release does not know.
+    """
+    if len(data) < _VERSION.size or (version := _VERSION.unpack_from(data)[0]) != VERSION:
+        raise InvalidExport(f"a frame of version {data[: _VERSION.size].hex()}; this release knows {VERSION} only")
+    del version
+    return Record(data[_VERSION.size :], "frame", FIELDS)
+
+
+def read_runs(frame: Record) -> list[tuple[int, Run]]:
+    """Read the runs of a frame, and their numbers."""
+    return [_read_numbered(row, frame) for row in frame.rows(RUNS)]
+
+
+def read_cut(value: JsonValue, frame: Record, name: str) -> SessionCut:
+    """Read the cut of a session, in the field *name*."""
+    match value:
+        case [[*partitions], dict(unfinished)]:
+            numbers = frozenset(each for each in partitions if type(each) is int)
+            selectors = {RequestNumber(int(key)): each for key, each in unfinished.items() if isinstance(each, str)}
+            if len(numbers) == len(partitions) and len(selectors) == len(unfinished):
+                return SessionCut(numbers, selectors)
+    return frame.fail(name, "a list of cuts")
+
+
+def read_changes(row: JsonValue, frame: Record) -> Changes:
+    """Read what has changed of one session."""
+    match row:
+        case [
+            int(slot),
+            int(received),
+            int(newest),
+            int(settled),
+            int(refused),
+            int(done),
+            [*works],
+            [*unseen],
+            steps,
+            rest,
+            cut,
+        ] if min(received, newest, settled, refused, done) >= 0:
+            return Changes(
+                slot,
+                (received, newest, settled, refused),
+                done,
+                tuple([read_request(work, frame, "changes") for work in works]),
+                unseen,
+                steps if isinstance(steps, list) else None,
+                rest if isinstance(rest, list) else None,
+                None if cut is None else read_cut(cut, frame, "changes"),
+            )
+    return frame.fail("changes", "a list of changes")
+
+
+def read_cuts(frame: Record) -> dict[int, EventId | None]:
+    """Read the places that have changed."""
+    value = frame.value("cuts")
+    if isinstance(value, dict):
+        places = {
+            int(number): None if event is None else EventId(event)
+            for number, event in value.items()
+            if number.isdecimal() and (event is None or isinstance(event, str))
+        }
+        if len(places) == len(value):
+            return places
+    return frame.fail("cuts", "an object of events by partitions")
+
+
+def _read_numbered(row: JsonValue, frame: Record) -> tuple[int, Run]:
+    if isinstance(row, list) and row and type(row[0]) is int:
+        return row[0], read_run(row[1:], frame)
+    return frame.fail(RUNS, "a list of runs with their numbers")
+
+
+def _write_cut(cut: SessionCut) -> list[JsonValue]:
+    unfinished: dict[str, JsonValue] = {str(number): selector for number, selector in cut.unfinished.items()}
+    return [list[JsonValue](sorted(cut.partitions)), unfinished]

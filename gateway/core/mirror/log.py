@@ -1,0 +1,197 @@
+"""The log of one live node for one backup: which sessions are in it, and what is written into each frame.
+
+Sessions come into it one by one, at a bounded rate, beside all that happens to those that are in it already. One that
+has to be written anew, as when a right to some of its topics was withdrawn, waits in the same line; its copy is given
+up until then, as it would be wrong.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, Generic
+
+from gateway.core.mirror.frames import FrameWriter, SessionCut
+from gateway.core.mirror.run_numbers import RunNumbers
+from gateway.core.mirror.tap import S, SessionTap
+from gateway.core.pacing.rates import TokenBucket
+from gateway.core.types import Epoch, EventId
+
+WHOLE_RATE: Final = 2000
+"""Sessions a second that are written whole: an idle one is some 10 µs of the node, and 30 of its backup."""
+
+WHOLE_AT_ONCE: Final = 40
+"""Sessions that are written whole in one frame: a few milliseconds with 50 packets each."""
+
+WHOLE_BYTES: Final = 256 * 1024
+"""Bytes of whole sessions in a frame after which no further one begins."""
+
+
+class MirrorLog(Generic[S]):
+    """What a backup has been sent, and what it is to be sent next.
+
+    Args:
+        number: of the log; the next one has another.
+        epoch_of: tells by which claim a session is this node's.
+        cut_of: tells which of the node's places are those of a session.
+        wake: told when there is something to write, once until ``frame`` is called.
+        rate: sessions a second that are written whole.
+
+    Attributes:
+        number: as given.
+        sequence: of the last frame; 0 for none.
+        acknowledged: up to which frame the backup has taken in all.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        epoch_of: Callable[[S], Epoch],
+        cut_of: Callable[[S], SessionCut],
+        wake: Callable[[], None],
+        rate: float = WHOLE_RATE,
+    ) -> None:
+        self.number = number
+        self.sequence = 0
+        self.acknowledged = 0
+        self._epoch_of = epoch_of
+        self._cut_of = cut_of
+        self._wake = wake
+        self._woken = False
+        self._runs = RunNumbers()
+        self._taps: dict[S, SessionTap[S]] = {}
+        self._by_slot: dict[int, SessionTap[S]] = {}
+        self._slots = 0
+        self._dirty: list[SessionTap[S]] = []
+        self._line: deque[SessionTap[S]] = deque()
+        self._lined: set[int] = set()
+        self._gone: list[int] = []
+        self._cuts: dict[int, EventId] = {}
+        self._bucket = TokenBucket(rate, WHOLE_AT_ONCE)
+
+    def __len__(self) -> int:
+        return len(self._taps)
+
+    @property
+    def waiting(self) -> int:
+        """Sessions of which the backup has no copy yet, or not any more."""
+        return len(self._line)
+
+    def __contains__(self, session: object) -> bool:
+        return session in self._taps
+
+    def tap(self, session: S) -> SessionTap[S] | None:
+        """Return what notes the changes of a session, if it is in the log."""
+        return self._taps.get(session)
+
+    # --- Sessions -----------------------------------------------------------------------------------------------------
+
+    def add(self, session: S) -> None:
+        """Have a session copied. If it is already, it is looked at again, as it may have another machine."""
+        known = self._taps.get(session)
+        if known is not None:
+            if known.machine is session.machine:
+                known.look_again()
+                return
+            self.remove(session)
+        self._slots += 1
+        tap = self._taps[session] = self._by_slot[self._slots] = SessionTap(session, self._slots, self._queue)
+        tap.start()
+
+    def remove(self, session: S) -> None:
+        """Keep no copy of a session any more."""
+        tap = self._taps.pop(session, None)
+        if tap is not None:
+            tap.remove()
+            del self._by_slot[tap.slot]
+            self._lined.discard(tap.slot)
+            if tap.is_whole:
+                self._gone.append(tap.slot)
+                self._wake_once()
+
+    def close(self) -> None:
+        """Have nothing noted any more."""
+        for session in list(self._taps):
+            self.remove(session)
+
+    def refused(self, slot: int) -> None:
+        """The backup has no room for the copy of a session; it waits in the line again."""
+        tap = self._by_slot.get(slot)
+        if tap is not None:
+            tap.is_whole = False
+            tap.rewrote()
+
+    def _queue(self, tap: SessionTap[S]) -> None:
+        self._dirty.append(tap)
+        self._wake_once()
+
+    def _wake_once(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self._wake()
+
+    # --- Frames -------------------------------------------------------------------------------------------------------
+
+    def frame(self, cuts: Mapping[int, EventId], now: float) -> bytes | None:
+        """Write all that has changed.
+
+        Args:
+            cuts: how far this node has come in each partition.
+            now: monotonic seconds.
+
+        Returns:
+            The next frame; None if there is nothing to say.
+        """
+        self._woken = False
+        frame = FrameWriter(self.number, self.sequence + 1)
+        dirty, self._dirty = self._dirty, []
+        cut_of, epoch_of, runs = self._cut_of, self._epoch_of, self._runs
+        for tap in dirty:
+            session = tap.session
+            if self._taps.get(session) is not tap:
+                continue
+            if tap.must_rewrite:
+                self._put_in_line(tap)
+            else:
+                tap.write_changes(frame, runs, cut_of, epoch_of)
+        if self._line:
+            self._write_whole(frame, now)
+        for slot in self._gone:
+            frame.gone(slot)
+        self._gone.clear()
+        written = frame.encode(self._changed_cuts(cuts))
+        runs.forget()
+        if written is not None:
+            self.sequence += 1
+        return written
+
+    def _put_in_line(self, tap: SessionTap[S]) -> None:
+        """It stays queued, so that what happens to it is not looked at before it is written."""
+        if tap.slot not in self._lined:
+            self._lined.add(tap.slot)
+            self._line.append(tap)
+            if tap.is_whole:
+                tap.is_whole = False
+                self._gone.append(tap.slot)
+
+    def _write_whole(self, frame: FrameWriter, now: float) -> None:
+        size = written = 0
+        while self._line and size < WHOLE_BYTES and written < WHOLE_AT_ONCE and not self._bucket.take(now):
+            tap = self._line.popleft()
+            if tap.slot in self._lined:
+                self._lined.discard(tap.slot)
+                session = tap.session
+                size += tap.write_whole(frame, self._cut_of(session), self._epoch_of(session))
+                written += 1
+
+    def _changed_cuts(self, cuts: Mapping[int, EventId]) -> dict[int, EventId | None]:
+        before = self._cuts
+        changed: dict[int, EventId | None] = {
+            number: event for number, event in cuts.items() if before.get(number) != event
+        }
+        if len(before) > len(cuts) or not before.keys() <= cuts.keys():
+            changed.update({number: None for number in before if number not in cuts})
+        if changed:
+            self._cuts = dict(cuts)
+        return changed
