@@ -39,7 +39,7 @@ class GridLinks:
     """
 
     def __init__(self, nodes: Sequence[str], ports: Sequence[int]) -> None:
-        self._library = preloaded.library("connect_elsewhere", _BREAKING_THEM)
+        self._library = preloaded.library(preloaded.CONNECT_ELSEWHERE, _BREAKING_THEM)
         self._proxies = {node: {port: FaultProxy(HOST, port) for port in ports} for node in nodes}
 
     def of(self, node: str, port: int | None = None) -> list[FaultProxy]:
@@ -50,10 +50,7 @@ class GridLinks:
     def environment(self) -> dict[str, Mapping[str, str]]:
         """Variables with which each node reaches the servers through its proxies, once these listen."""
         return {
-            node: {
-                "LD_PRELOAD": self._library,
-                "CONNECT_ELSEWHERE": ",".join(f"{port}={proxy.port}" for port, proxy in proxies.items()),
-            }
+            node: preloaded.elsewhere(self._library, {port: proxy.port for port, proxy in proxies.items()})
             for node, proxies in self._proxies.items()
         }
 

@@ -17,6 +17,7 @@ from tests.support.faults import eventually
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels, SentinelServer
 from tests.support.redis_server import HOST, RedisServer
+from tests.support.times import scaled
 
 PROMOTED: Final = 60.0
 """Seconds, on a quiet machine, in which a replica takes over; two if all goes well. A vote that fails costs six more,
@@ -24,6 +25,11 @@ and a Sentinel that is held up for two seconds does nothing for thirty (TILT).""
 
 ANSWERED: Final = 20.0
 """Seconds, on a quiet machine, in which a server that runs answers a command."""
+
+WHOLE: Final = 120.0
+"""Seconds, on a quiet machine, in which all servers of a Redis Cluster must find it whole. Usually two; but they go by
+their clocks: a server whose clock was 90 s ahead (``redis-clock-set``) has heard of the others in the future of now,
+asks them nothing until then, and takes one for failed that has come back meanwhile."""
 
 REPLICATION: Final = ("psync", "sync")
 """Commands that a replica needs to follow its master."""
@@ -175,7 +181,7 @@ class ClusterServers:
 
     def wait_until_whole(self) -> None:
         """See ``Servers``."""
-        self._servers.wait_until_whole()
+        self._servers.wait_until_whole(scaled(WHOLE))
         self._servers.wait_until_replicated()
 
     def fail_over(self, tag: str) -> None:

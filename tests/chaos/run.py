@@ -14,7 +14,7 @@ from typing import Any, Final
 from redis.exceptions import RedisError
 
 from gateway.core.client.errors import SessionEnded
-from tests.chaos import grid_links
+from tests.chaos import grid_links, node_links
 from tests.chaos.account.account import Account
 from tests.chaos.account.clock import Told, bases, judge_clock, judge_shifts, read_starts, read_told
 from tests.chaos.account.forgotten import Forgotten, NodeEnd
@@ -507,10 +507,11 @@ async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
         tell: takes lines that show how it goes on.
     """
     clocked = any(step.fault == CLOCK_SET for step in plan.steps)
-    linked = any(CATALOGUE[step.fault].unavailable is grid_links.unavailable for step in plan.steps)
+    needs = {CATALOGUE[step.fault].unavailable for step in plan.steps}
+    linked, parted = grid_links.unavailable in needs, node_links.unavailable in needs
     judged: tuple[Outcome, float] | None = None
     try:
-        async with running(plan.grid, folder, clocked=clocked, linked=linked) as target:
+        async with running(plan.grid, folder, clocked=clocked, linked=linked, parted=parted) as target:
             run = Run(plan, target, tell)
             judged = await run.run(), run.now()
     except Stuck as stuck:

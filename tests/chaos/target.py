@@ -15,13 +15,15 @@ import redis.asyncio
 
 from gateway.local import admin
 from gateway.local.processes import ManagedProcess, ProcessFailed
-from gateway.local.proxy import FaultProxy, Links
+from gateway.local.proxy import FaultProxy, Links, Way
 from gateway.local.stack import Stack
 from tests.chaos.account.clock import Off
 from tests.chaos.account.forgotten import NOTHING, Forgotten
 from tests.chaos.deadlines import Stuck, bounded
 from tests.chaos.grid_links import GridLinks, grid_links
+from tests.chaos.node_links import NodeLinks, node_links
 from tests.chaos.replicated import ReplicatedGrid, replicated_grid
+from tests.support import preloaded
 from tests.support.faults import eventually
 from tests.support.redis_clock import Clock
 from tests.support.stack import cluster
@@ -35,6 +37,10 @@ WINDOW: Final = 30.0
 
 READY: Final = 30.0
 """Seconds, on a quiet machine, in which a node must be ready after a fault has ended."""
+
+LINKED: Final = 3.0
+"""Seconds after a start in which a node is linked to the others: they look into the node table with each renewal of
+their leases, and may leave it to the other one to dial, for a second. Whoever restarts nodes waits for that."""
 
 REPLACED: Final = 120.0
 """Seconds, on a quiet machine, for which nodes may wait besides for a master to be replaced, or started again."""
@@ -99,6 +105,7 @@ class Target:
         kind: ``single``, ``sentinel`` or ``cluster``.
         clock: of all Redis, if it can be set.
         grid_links: between nodes and the grid, if that is not one Redis and faults need them.
+        node_links: between nodes, if faults need them.
 
     Attributes:
         lineage: changes whenever Redis may have other data than before.
@@ -120,8 +127,10 @@ class Target:
         stack: Stack,
         replicated: ReplicatedGrid | None,
         kind: str,
+        *,
         clock: Clock | None = None,
         grid_links: GridLinks | None = None,
+        node_links: NodeLinks | None = None,
     ) -> None:
         self.stack = stack
         self.kind = kind
@@ -141,6 +150,7 @@ class Target:
         self._replicated = replicated
         self._clock = clock
         self._grid_links = grid_links
+        self._node_links = node_links
         self.saves = False
         self.masters: frozenset[int] = frozenset()
         self._clock_set: tuple[float, int] | None = None
@@ -165,9 +175,14 @@ class Target:
         ports = sorted(self.masters)
         return self._grid_links.of(node, None if master is None or not ports else ports[master % len(ports)])
 
+    def node_link(self, pair: str) -> list[tuple[FaultProxy, dict[Way, Way]]]:
+        """Return the proxies between two nodes; see ``NodeLinks.between``."""
+        assert self._node_links is not None, "the plan has faults of these links"
+        return self._node_links.between(pair)
+
     def proxies(self) -> list[FaultProxy]:
-        """Return the proxies on all links, those between nodes and the grid too."""
-        return [*self.links, *(self._grid_links or ())]
+        """Return the proxies on all links, those between nodes and the grid and between nodes too."""
+        return [*self.links, *(self._grid_links or ()), *(self._node_links or ())]
 
     @property
     def balancer(self) -> ManagedProcess:
@@ -367,7 +382,9 @@ async def _nothing_to_read() -> None:
 
 
 @asynccontextmanager
-async def running(kind: str, folder: Path, *, clocked: bool = False, linked: bool = False) -> AsyncIterator[Target]:
+async def running(
+    kind: str, folder: Path, *, clocked: bool = False, linked: bool = False, parted: bool = False
+) -> AsyncIterator[Target]:
     """Start a cluster on a grid of a kind, and stop it at the end.
 
     Args:
@@ -375,6 +392,7 @@ async def running(kind: str, folder: Path, *, clocked: bool = False, linked: boo
         folder: for data and logs.
         clocked: whether Redis gets a clock that can be set; it looks into a file then whenever it needs the time.
         linked: whether nodes reach a grid with replicas through proxies; they always do with one Redis.
+        parted: whether nodes reach each other through proxies.
 
     Raises:
         Stuck: it did not stop in time.
@@ -388,16 +406,19 @@ async def running(kind: str, folder: Path, *, clocked: bool = False, linked: boo
         links: GridLinks | None = None
         if replicated is not None and linked:
             links = await exits.enter_async_context(grid_links(NODES, replicated.ports))
+        between = await exits.enter_async_context(node_links(NODES)) if parted else None
+        settings = SETTINGS if between is None else SETTINGS | {"link": between.address}
+        led = [each.environment() for each in (links, between) if each is not None]
         opened = cluster(
             folder,
             link_proxies=True,
             grid_url="" if replicated is None else replicated.url,
             grid_environment=environment,
-            node_environment={} if links is None else links.environment(),
-            **SETTINGS,
+            node_environment={node: preloaded.merged(*(each[node] for each in led)) for node in NODES},
+            **settings,
         )
         stack = await exits.enter_async_context(stopped_in_time(opened))
-        yield Target(stack, replicated, kind, clock, links)
+        yield Target(stack, replicated, kind, clock=clock, grid_links=links, node_links=between)
 
 
 @asynccontextmanager

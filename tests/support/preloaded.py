@@ -7,11 +7,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 import pytest
+
+CONNECT_ELSEWHERE: Final = "connect_elsewhere"
+"""The library that leads connections to other ports."""
+
+_ELSEWHERE: Final = "CONNECT_ELSEWHERE"
 
 _COMPILE_DEADLINE: Final = 60.0
 """Seconds for 40 lines of C on a busy machine."""
@@ -54,6 +60,24 @@ def library(name: str, what: str) -> str:
     command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(built), str(source), "-ldl"]
     subprocess.run(command, check=True, timeout=_COMPILE_DEADLINE)
     return str(built)
+
+
+def elsewhere(library: str, ports: Mapping[int, int]) -> dict[str, str]:
+    """Make the variables by which the connections of a process to some ports of the loopback go to other ones.
+
+    Args:
+        library: path of ``CONNECT_ELSEWHERE``.
+        ports: where to, by where the process believes to go.
+    """
+    return {"LD_PRELOAD": library, _ELSEWHERE: ",".join(f"{port}={other}" for port, other in ports.items())}
+
+
+def merged(*environments: Mapping[str, str]) -> dict[str, str]:
+    """Join what ``elsewhere`` has made; an empty one adds nothing."""
+    found = [each for each in environments if each]
+    if not found:
+        return {}
+    return {**found[0], _ELSEWHERE: ",".join(each[_ELSEWHERE] for each in found)}
 
 
 @cache

@@ -181,9 +181,10 @@ class RedisCluster:
         """Copy the data of all nodes as they are now."""
         return [await node.snapshot() for node in self.nodes]
 
-    def wait_until_whole(self) -> None:
-        """Wait until all running nodes find that all slots are served."""
-        self._wait(lambda: all(b"cluster_state:ok" in _info(node) for node in self.running()), "all slots are served")
+    def wait_until_whole(self, within: float = FORM_DEADLINE) -> None:
+        """Wait until all running nodes find that all slots are served, for so many seconds at most."""
+        served = "all slots are served"
+        self._wait(lambda: all(b"cluster_state:ok" in _info(node) for node in self.running()), served, within)
 
     def wait_until_replicated(self) -> None:
         """Wait until every running replica is in touch with its master."""
@@ -226,8 +227,8 @@ class RedisCluster:
             "all nodes know who is a replica",
         )
 
-    def _wait(self, condition: Callable[[], bool], message: str) -> None:
-        deadline = time.monotonic() + FORM_DEADLINE
+    def _wait(self, condition: Callable[[], bool], message: str, within: float = FORM_DEADLINE) -> None:
+        deadline = time.monotonic() + within
         while True:
             try:
                 if condition():
@@ -236,7 +237,7 @@ class RedisCluster:
                 pass
             if time.monotonic() > deadline:
                 states = [_info(node).decode() for node in self.running()]
-                pytest.fail(f"not within {FORM_DEADLINE:g} s: {message}: {states}")
+                pytest.fail(f"not within {within:g} s: {message}: {states}")
             time.sleep(_POLL)
 
 

@@ -1,19 +1,21 @@
-"""Faults of the network: clients to HAProxy, HAProxy to a node, and a node to Redis."""
+"""Faults of the network: clients to HAProxy, HAProxy to a node, a node to Redis, and a node to another one."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Sequence
 from random import Random
 from typing import Final
 
 from gateway.local.proxy import ENTRY, FaultProxy, Way
-from tests.chaos import grid_links
+from tests.chaos import grid_links, node_links
 from tests.chaos.faults.fault import Parameters, fault, meanwhile
 from tests.chaos.target import NODES, Target
 
 _WAYS: Final = (("up",), ("down",), ("up", "down"))
 _OUTER: Final = (ENTRY, *NODES)
 _GRID: Final = tuple(f"{node}-grid" for node in NODES)
+_PAIRS: Final = tuple(node_links.pairs(NODES))
 _MASTERS: Final = (None, 0, 1, 2)
 """To which master: none of them stands for every server of the grid, Sentinels too."""
 
@@ -22,17 +24,27 @@ def _claim(parameters: Parameters) -> set[str]:
     link: str = parameters["link"]
     if link == ENTRY:
         return {"clients"}
+    if link in _PAIRS:
+        return {f"node-link:{link}"}
     node, _, grid = link.partition("-")
     return {f"grid-link:{node}" if grid else f"link:{node}"}
 
 
-def _link(target: Target, parameters: Parameters) -> Sequence[FaultProxy]:
-    node, _, grid = parameters["link"].partition("-")
-    return target.grid_link(node, parameters.get("master")) if grid else [target.links.by_name()[node]]
+def _link(target: Target, parameters: Parameters) -> list[FaultProxy]:
+    return [proxy for proxy, _ in _link_with_ways(target, parameters)]
 
 
-def _ways(parameters: Parameters) -> list[Way]:
-    return [Way(way) for way in parameters["ways"]]
+def _link_with_ways(target: Target, parameters: Parameters) -> list[tuple[FaultProxy, list[Way]]]:
+    """Return the proxies of a link, each with the ways that are hit; two nodes may have dialled each other."""
+    link: str = parameters["link"]
+    ways = [Way(way) for way in parameters["ways"]]
+    if link in _PAIRS:
+        return [(proxy, [turned[way] for way in ways]) for proxy, turned in target.node_link(link)]
+    node, _, grid = link.partition("-")
+    proxies: Sequence[FaultProxy] = (
+        target.grid_link(node, parameters.get("master")) if grid else [target.links.by_name()[node]]
+    )
+    return [(proxy, ways) for proxy in proxies]
 
 
 def _outer(random: Random) -> Parameters:
@@ -41,6 +53,10 @@ def _outer(random: Random) -> Parameters:
 
 def _inner(random: Random) -> Parameters:
     return {"link": random.choice(_GRID), "master": random.choice(_MASTERS), "ways": list(random.choice(_WAYS))}
+
+
+def _between(random: Random) -> Parameters:
+    return {"link": random.choice(_PAIRS), "ways": list(random.choice(_WAYS))}
 
 
 async def _cut(target: Target, parameters: Parameters) -> AsyncIterator[None]:
@@ -57,31 +73,31 @@ async def _cut(target: Target, parameters: Parameters) -> AsyncIterator[None]:
 
 async def _stalled(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A link passes nothing on in one direction or both, its connections stay open."""
-    proxies = _link(target, parameters)
-    for proxy in proxies:
-        proxy.stall(*_ways(parameters))
+    links = _link_with_ways(target, parameters)
+    for proxy, ways in links:
+        proxy.stall(*ways)
     yield
-    for proxy in proxies:
+    for proxy, _ in links:
         proxy.flow()
 
 
 async def _delayed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A link delays every byte."""
-    proxies = _link(target, parameters)
-    for proxy in proxies:
-        proxy.delay(0.25, *_ways(parameters))
+    links = _link_with_ways(target, parameters)
+    for proxy, ways in links:
+        proxy.delay(0.25, *ways)
     yield
-    for proxy in proxies:
+    for proxy, _ in links:
         proxy.delay(0)
 
 
 async def _limited(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A link passes 4 kB a second on each of its connections."""
-    proxies = _link(target, parameters)
-    for proxy in proxies:
-        proxy.limit(4_000, *_ways(parameters))
+    links = _link_with_ways(target, parameters)
+    for proxy, ways in links:
+        proxy.limit(4_000, *ways)
     yield
-    for proxy in proxies:
+    for proxy, _ in links:
         proxy.limit(None)
 
 
@@ -98,22 +114,42 @@ async def _refused(target: Target, parameters: Parameters) -> AsyncIterator[None
 
 async def _half_closed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """Connections of a link are half closed, in one direction or both."""
-    for proxy in _link(target, parameters):
-        proxy.half_close(*_ways(parameters))
+    for proxy, ways in _link_with_ways(target, parameters):
+        proxy.half_close(*ways)
     yield
 
 
 async def _torn(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A connection of a link is cut at the next byte in one direction: something is done, and the answer lost."""
-    proxies = _link(target, parameters)
-    way = _ways(parameters)[0]
+    links = _link_with_ways(target, parameters)
 
     def tear() -> None:
-        for proxy in proxies:
-            proxy.cut_after(0, way)
+        for proxy, ways in links:
+            proxy.cut_after(0, ways[0])
 
     async with meanwhile(tear, 0.5):
         yield
+
+
+async def _flapping(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+    """A link between two nodes comes and goes, in less time than they take to notice that it is broken."""
+    proxies = _link(target, parameters)
+    gone = itertools.cycle((True, False))
+
+    async def flap() -> None:
+        refuses = next(gone)
+        for proxy in proxies:
+            proxy.refuse()
+            if refuses:
+                proxy.cut()
+            else:
+                await proxy.start()
+
+    async with meanwhile(flap, 0.7):
+        yield
+    for proxy in proxies:
+        proxy.refuse()
+        await proxy.start()
 
 
 def _always(grid: str) -> str:
@@ -122,7 +158,11 @@ def _always(grid: str) -> str:
     return ""
 
 
-for _prefix, _draw, _unavailable in (("link", _outer, _always), ("grid-link", _inner, grid_links.unavailable)):
+for _prefix, _draw, _unavailable in (
+    ("link", _outer, _always),
+    ("grid-link", _inner, grid_links.unavailable),
+    ("node-link", _between, node_links.unavailable),
+):
     for _name, _seconds, _strike in (
         ("cut", (0.0, 2.0), _cut),
         ("stalled", (0.5, 7.0), _stalled),
@@ -131,6 +171,7 @@ for _prefix, _draw, _unavailable in (("link", _outer, _always), ("grid-link", _i
         ("refused", (0.5, 4.0), _refused),
         ("half-closed", (0.0, 0.5), _half_closed),
         ("torn", (0.5, 2.0), _torn),
+        *((("flapping", (2.0, 6.0), _flapping),) if _draw is _between else ()),
     ):
         fault(
             f"{_prefix}-{_name}",

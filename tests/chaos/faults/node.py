@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from random import Random
 
 from tests.chaos import grid_links
-from tests.chaos.faults.fault import Parameters, a_node, fault
-from tests.chaos.target import NODES, Target
+from tests.chaos.faults.fault import Parameters, a_node, every_node, fault
+from tests.chaos.target import LINKED, NODES, Target
 
 RECOVERS = 4.0
 """Seconds in which the sessions of a node find another one, or come back to it."""
@@ -53,6 +53,26 @@ async def _drained(target: Target, parameters: Parameters) -> AsyncIterator[None
     await target.drain(parameters["node"])
     yield
     await target.back(parameters["node"])
+
+
+def _claim_all(parameters: Parameters) -> set[str]:
+    del parameters
+    return every_node()
+
+
+@fault("nodes-restarted", seconds=(10.0, 20.0), claims=_claim_all, settles=RECOVERS)
+async def _restarted(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+    """All nodes are drained and started again as planned, one after the other."""
+    restarts = asyncio.create_task(_restart_all(target), name="chaos-restart-all")
+    yield
+    await restarts
+
+
+async def _restart_all(target: Target) -> None:
+    for node in NODES:
+        await target.drain(node)
+        await target.back(node)
+        await asyncio.sleep(LINKED)
 
 
 def _some_sessions(random: Random) -> Parameters:
