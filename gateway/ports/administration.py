@@ -118,6 +118,10 @@ class NodeView:
         link: where other nodes have a link to it, as host:port; None if it has none.
         linked: whether the node that answers has a link to it; None if one of the two has none at all.
         heard: seconds since the node that answers heard of it over that link; None without one.
+        backup: the node that keeps copies of its sessions; None if none does.
+        mirror: what it waits for before packets leave (protocol 10.8.2); None without a backup.
+        copied: sessions of which the backup has a whole copy; None likewise.
+        to_copy: sessions of which it is to have one; None likewise.
         here: whether it is the node that answers.
     """
 
@@ -136,6 +140,10 @@ class NodeView:
     link: str | None = None
     linked: bool | None = None
     heard: float | None = None
+    backup: str | None = None
+    mirror: str | None = None
+    copied: int | None = None
+    to_copy: int | None = None
     here: bool = False
 
 

@@ -106,6 +106,14 @@ class Node(Told):
     heard: float | None = Field(
         description="Seconds since the node that answers heard of it over their link; null without one."
     )
+    backup: str | None = Field(
+        description="The node that keeps copies of its sessions, or kept them when it died; null if none does."
+    )
+    mirror: str | None = Field(
+        description="What it waits for before packets leave: `async` for nothing, `sync` or `strict` for the backup."
+    )
+    copied: int | None = Field(description="Sessions of which the backup has a whole copy.")
+    to_copy: int | None = Field(description="Sessions of which it is to have one.")
     here: bool = Field(description="Whether it is the node that answers.")
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
-from gateway.core.types import NodeId, NodeRef
-from gateway.ports import LinkState, LostNode, NodeDirectory, NodeEntry, NodeReport
+from gateway.core.types import Incarnation, NodeId, NodeRef
+from gateway.ports import Backup, GridUnavailable, LinkState, LostNode, NodeDirectory, NodeEntry, NodeReport
 from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere
 
 
@@ -42,30 +42,31 @@ class ClusterNodes:
 
     async def list(self) -> Sequence[NodeView]:
         """See ``NodeAdministration.list``."""
-        entries, lost = await asyncio.gather(self._nodes.entries(), self._nodes.lost())
+        entries, lost, backups = await asyncio.gather(self._nodes.entries(), self._nodes.lost(), self._nodes.backups())
         views = [self._view(entry) for entry in entries]
         if not any(view.here for view in views):
             # Its lease has expired, or the grid is new: it answers all the same, so it is there.
             views.append(self._own())
         there = {view.node for view in views}
         views += [_lost(run) for run in _last_runs(lost) if run.node.node not in there]
+        views = [_backed_up(view, backups.get(_run_of(view))) for view in views]
         return sorted(views, key=lambda view: (view.node, view.incarnation))
 
     async def find(self, node: str) -> NodeView:
         """See ``NodeAdministration.find``."""
         if node == self._me.node:
-            return self._own()
+            return await self._with_backup(self._own())
         found = await self._entry_or_lost(NodeId(node))
         if isinstance(found, LostNode):
-            return _lost(found)
+            return await self._with_backup(_lost(found))
         if found.alive:
             raise HeldElsewhere(found.node, None if found.report is None else found.report.admin)
-        return self._view(found)
+        return await self._with_backup(self._view(found))
 
     async def as_reported(self, node: str) -> NodeView:
         """See ``NodeAdministration.as_reported``."""
         found = await self._entry_or_lost(NodeId(node))
-        return _lost(found) if isinstance(found, LostNode) else self._view(found)
+        return await self._with_backup(_lost(found) if isinstance(found, LostNode) else self._view(found))
 
     async def drain(self, node: str) -> NodeView:
         """See ``NodeAdministration.drain``."""
@@ -88,6 +89,14 @@ class ClusterNodes:
                 if run.node.node == node:
                     return run
             raise
+
+    async def _with_backup(self, view: NodeView) -> NodeView:
+        run = _run_of(view)
+        try:
+            return _backed_up(view, (await self._nodes.backups(run)).get(run))
+        except GridUnavailable:
+            # Of itself a node tells at all times.
+            return view
 
     async def _must_be_here(self, node: str) -> None:
         if node != self._me.node:
@@ -136,6 +145,17 @@ def _last_runs(lost: Iterable[LostNode]) -> list[LostNode]:
         if known is None or run.ago < known.ago:
             by_name[run.node.node] = run
     return list(by_name.values())
+
+
+def _run_of(view: NodeView) -> NodeRef:
+    return NodeRef(NodeId(view.node), Incarnation(view.incarnation))
+
+
+def _backed_up(view: NodeView, backup: Backup | None) -> NodeView:
+    """Show which node backs it, and how whole the copies are; of a lost node, which one backed it."""
+    if backup is None:
+        return view
+    return replace(view, backup=backup.node.node, mirror=backup.mode, copied=backup.whole, to_copy=backup.of)
 
 
 def _lost(run: LostNode) -> NodeView:

@@ -128,6 +128,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
             "Disconnected",
             "Lag s",
             "Link",
+            "Backup",
             "Clients at",
             "Admin port",
             "Version",
@@ -139,6 +140,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
                 *(each["node"], _state(each), each["connected"], each["disconnected"]),
                 None if each["lag"] is None else round(each["lag"], 3),
                 _LINKED[each.get("linked")],
+                _backup(each),
                 *(each["listen"], each["admin"], each["version"], moment(each["started"])),
                 "; ".join(each["reasons"]),
             )
@@ -152,6 +154,14 @@ def _state(node: Mapping[str, Any]) -> str:
     """Write the state of a node; of a lost one with how long it has been."""
     lost = node.get("lost")
     return str(node["state"]) if lost is None else f"{node['state']} {duration(lost)} ago"
+
+
+def _backup(node: Mapping[str, Any]) -> str | None:
+    """Write which node backs a node, and of how many of its sessions it has a copy if not of all."""
+    backup = node.get("backup")
+    if backup is None or node["copied"] == node["to_copy"]:
+        return backup
+    return f"{backup} ({node['copied']} of {node['to_copy']})"
 
 
 @click.command(cls=SessionCommand)

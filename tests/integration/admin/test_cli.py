@@ -13,7 +13,9 @@ from gateway.adapters.admin import AdminTokens
 from gateway.cli.program import run
 from gateway.client import connect
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
+from gateway.core.wire.codes import MirrorMode
 from gateway.local.ports import free_port
+from gateway.ports import Backup
 from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.clock import eventually as in_time
@@ -92,6 +94,22 @@ async def test_links_are_shown_as_the_node_that_answers_has_them(
         one, two_told = await terminal.lines("nodes")
         assert (one["heard"], str(two_told["link"]).partition(":")[0]) == (None, "127.0.0.1")
         assert isinstance(two_told["heard"], float)
+
+
+async def test_who_backs_whom_is_shown_with_how_much_is_copied(pair: Pair, terminal: Terminal) -> None:
+    grid, n1, n2 = pair.n1.gateway.node._context.grid, pair.n1.gateway.me, pair.n2.gateway.me
+    await grid.nodes.tell_backup(n1, Backup(node=n2, mode=MirrorMode.SYNC, whole=3, of=5), keep=60.0)
+    await grid.nodes.tell_backup(n2, Backup(node=n1, mode=MirrorMode.ASYNC, whole=2, of=2), keep=60.0)
+
+    _, out, _ = await terminal.type("nodes")
+    heading, one, two = out.splitlines()
+    place = heading.index("Backup")
+    assert (one[place:].split("  ")[0], two[place:].split("  ")[0]) == ("n2 (3 of 5)", "n1")
+    told = await terminal.lines("nodes")
+    shown = [(each["backup"], each["mirror"], each["copied"], each["to_copy"]) for each in told]
+    assert shown == [("n2", "sync", 3, 5), ("n1", "async", 2, 2)]
+    code, out, _ = await terminal.type("nodes", "n1")
+    assert (code, "backup        n2" in out) == (0, True)
 
 
 async def test_sessions_are_found_shown_told_moved_and_closed(pair: Pair, terminal: Terminal) -> None:
