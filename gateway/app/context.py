@@ -11,6 +11,7 @@ from gateway.app.journal import Announcer, Journal
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.parameters import NodeParameters
+from gateway.core.destinations.table import DestinationTable
 from gateway.core.types import NodeRef
 from gateway.ports import NO_TRACER, EventLog, Grid, Metrics, Tracer
 
@@ -28,6 +29,7 @@ class Context:
         metrics: where numbers go.
         log: where events go.
         tracer: where spans go.
+        destinations: what paths are, as far as the node knows; ``app/destinations`` keeps it in step with the grid.
         limits: what clients may use.
         memory: of the process.
         announce: counts, logs and journals what happens.
@@ -47,4 +49,5 @@ class Context:
     announce: Announcer
     journal: Journal
     reconnect_advice: ReconnectAdvice
+    destinations: DestinationTable
     tracer: Tracer = NO_TRACER

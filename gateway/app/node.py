@@ -26,6 +26,7 @@ from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
+from gateway.app.destinations.destinations import Destinations
 from gateway.app.journal import Announcer, Journal, JournalOptions
 from gateway.app.journal.node_events import NodeStarted, NodeStopped
 from gateway.app.operations.activity import Activity
@@ -44,6 +45,7 @@ from gateway.app.security.revocations import Revocations
 from gateway.app.security.verifications import Verifications
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
+from gateway.core.destinations.table import DestinationTable
 from gateway.core.policy.permissions import Policy
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import NodeRef
@@ -100,6 +102,7 @@ class Node:
         connection_limiter: decides who may connect.
         revocations: who is refused, and how to refuse more.
         enforcement: ends the sessions of those who are.
+        destinations: what paths are, and how to say it.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
         draining: whether its clients are being moved, or have been.
@@ -141,6 +144,7 @@ class Node:
             tracer=tracer,
             limits=limits,
             memory=Memory(process_memory, limits=limits, clock=clock, metrics=metrics, log=log),
+            destinations=DestinationTable(),
             announce=Announcer(metrics=metrics, log=log, journal=taken_down),
             journal=taken_down,
             reconnect_advice=ReconnectAdvice(
@@ -164,6 +168,7 @@ class Node:
         self._grid_recovery = GridRecovery(context, self.sessions, self._store)
         self.enforcement = Enforcement(context, self.sessions, self._store, directory, administrators)
         self.revocations = Revocations(context, self.enforcement)
+        self.destinations = Destinations(context)
         self.presence = Presence(
             context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining, links=links
         )
@@ -267,6 +272,7 @@ class Node:
         self._background.forever(self._membership.hear_claims, "claimed-elsewhere")
         self._background.forever(self.revocations.follow, "revocations")
         self._background.forever(self.revocations.forget, "forget-revocations")
+        self._background.forever(self.destinations.follow, "destinations")
         self._background.forever(self.sessions.advise, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
@@ -308,6 +314,8 @@ class Node:
             reasons.append("the grid has not been reached yet")
         elif not self.revocations.loaded:
             reasons.append("what is revoked has not been read yet")
+        elif not self.destinations.loaded:
+            reasons.append("what paths are has not been read yet")
         elif self._store.replicated and not self._store.available:
             reasons.append("the grid is unreachable")
         reasons += self._membership.namesakes.reasons()

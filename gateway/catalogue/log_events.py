@@ -193,6 +193,26 @@ REVOCATIONS_RESTORED = LogEvent(
     "The node wrote revocations to the grid that the grid had lost and that no other node had restored yet.",
     ("revocations",),
 )
+DESTINATIONS_CHANGED = LogEvent(
+    "destinations_changed",
+    Level.INFO,
+    "An administrator, or the file of destinations, changed through this node what paths are. The event names the "
+    "first 20 changes, and counts all.",
+    ("origin", "described", "removed", "changes"),
+)
+DESTINATIONS_READ = LogEvent(
+    "destinations_read",
+    Level.INFO,
+    "The node read the destinations from the grid, at its start or after the grid had lost writes. The field counts "
+    "them.",
+    ("destinations", "lost_writes"),
+)
+DESTINATIONS_RESTORED = LogEvent(
+    "destinations_restored",
+    Level.WARNING,
+    "The node wrote destinations to the grid that the grid had lost and that no other node had restored yet.",
+    ("destinations",),
+)
 CONNECTION_FAILED = LogEvent(
     "connection_failed",
     Level.ERROR,

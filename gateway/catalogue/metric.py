@@ -1,9 +1,13 @@
-"""What a metric is; all there are stand in ``gateway/catalogue/metrics.py``."""
+"""What a metric is; ``gateway/catalogue/metrics.py`` lists all there are."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+LATENCY_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds: from below one Redis round trip on a loopback to beyond every time limit of the gateway."""
 
 
 class Kind(StrEnum):

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.catalogue import destination_metrics, journal_metrics
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
-from gateway.catalogue.metric import Kind, Metric
+from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
 from gateway.catalogue.refusals import AdminRefusal, FrameRule, LinkRefusal, UpgradeRefusal
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.wire.codes import CLOSE_CODES, RECOVERED, ErrorCode, NotReplayed, Outcome
-
-LATENCY_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Seconds: from below one Redis round trip on a loopback to beyond every time limit of the gateway."""
 
 BUILD_INFO = Metric("gateway_build_info", Kind.GAUGE, "Always 1; the label is the version.", "version", open=True)
 CONNECTIONS = Metric("gateway_connections", Kind.GAUGE, "Open client connections.")
@@ -564,36 +562,10 @@ LINKS_LOST = Metric(
     "Links that broke; those that a node hung up on purpose are not counted.",
 )
 
-JOURNAL_GRID_UNREACHABLE: Final = "grid_unreachable"
-JOURNAL_GRID_REFUSES: Final = "grid_refuses"
-JOURNAL_TOO_SLOW: Final = "too_slow"
-JOURNAL_STOPPED: Final = "stopped"
-"""Why an event of the journal was dropped: the grid was unreachable, refused to write, or took less than there was; or
-the node stopped."""
-
-JOURNAL_EVENTS = Metric("gateway_journal_events_total", Kind.COUNTER, "Events of the session journal in the grid.")
-JOURNAL_DROPPED = Metric(
-    "gateway_journal_dropped_total",
-    Kind.COUNTER,
-    "Events of the session journal that were dropped, by reason. The journal records it, too.",
-    "reason",
-    (JOURNAL_GRID_UNREACHABLE, JOURNAL_GRID_REFUSES, JOURNAL_TOO_SLOW, JOURNAL_STOPPED),
+METRICS: Final[tuple[Metric, ...]] = tuple(
+    each
+    for module in (globals(), vars(destination_metrics), vars(journal_metrics))
+    for each in list(module.values())
+    if isinstance(each, Metric)
 )
-JOURNAL_WAITING = Metric("gateway_journal_waiting_events", Kind.GAUGE, "Events of the session journal not yet written.")
-JOURNAL_CUT = Metric(
-    "gateway_journal_cut_total",
-    Kind.COUNTER,
-    "Events cut by journal_length to make room for those of this node: unread, before their reader had them, or "
-    "unclaimed, while there never was a reader.",
-    "state",
-    ("unread", "unclaimed"),
-)
-JOURNAL_APPEND_SECONDS = Metric(
-    "gateway_journal_append_seconds",
-    Kind.HISTOGRAM,
-    "Time of the grid to store a batch of the journal; no client waits for it.",
-    buckets=LATENCY_BUCKETS,
-)
-
-METRICS: Final[tuple[Metric, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
-"""All of them, in the order of this file."""
+"""All of them, in the order of these files."""

@@ -9,7 +9,7 @@ from gateway.app.journal.recorder import BUFFER_BYTES, BUFFER_EVENTS
 from gateway.app.journal.session_events import NAMES_TOLD
 from gateway.app.journal.traffic import ROOTS_TOLD
 from gateway.app.journal.writer import GATHER
-from gateway.catalogue.metrics import JOURNAL_DROPPED
+from gateway.catalogue.journal_metrics import JOURNAL_DROPPED
 from gateway.core.journal import ENVELOPE, EVENT_TYPES, FIELDS, JOURNAL_PARTITIONS, VERSION, Field
 from scripts.reference.markdown import code, page, table
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from gateway.catalogue.log_events import LOG_EVENTS, Level
-from gateway.catalogue.metric import Kind, Metric
-from gateway.catalogue.metrics import EVENTS, LATENCY_BUCKETS, METRICS
+from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
+from gateway.catalogue.metrics import EVENTS, METRICS
 from gateway.core.wire.codes import AT_ONCE_RANGE, CLOSE_CODES, ERRORS, LATER_RANGE, NEVER_RANGE, Reconnect
 from gateway.settings import AUTHENTICATOR_FILES, GROUPS, OTHER_VARIABLES
 from gateway.settings.declaration import Setting

@@ -13,6 +13,7 @@ from tests.deploy.test_rules import ALERTS, RULES
 
 UNSEEN: Final = {
     "gateway_admin_connections": "a crowd makes gateway_admin_connections_refused_total, which has a panel",
+    "gateway_destinations": "what people have described is no trouble; the console and the command line list it",
     "gateway_grid_clock_shift_seconds": "how far the clock was set; GatewayGridClockStepped asks for it in its runbook",
     "gateway_reading_deferred_total": "turns are shared as they should; GatewayEventLoopLag asks for it in its runbook",
     "gateway_limited_accounts": "how many addresses and principals are counted is no trouble in itself; the runbook of "

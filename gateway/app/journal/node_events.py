@@ -7,7 +7,9 @@ from typing import Final
 
 from gateway.app.journal.event import Event, Fields
 from gateway.catalogue import log_events, metrics
+from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.journal import events as happened
+from gateway.core.topics.selectors import Selector
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import ExpiredLease
 
@@ -111,6 +113,45 @@ class LeaseFoundLost(Event):
     def logged(self) -> Fields:
         """See ``Event``."""
         return {"node": str(self.node)}
+
+
+# --- Destinations -----------------------------------------------------------------------------------------------------
+
+NAMED_DESTINATIONS: Final = 20
+"""Most destinations that one event names, as the field ``names`` of the journal says; a file may have a thousand."""
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationsChanged(Event):
+    """An administrator, or the file of the configuration, has changed through this node what paths are.
+
+    Attributes:
+        origin: who.
+        described: those that are new or were changed.
+        removed: selectors of those that are no more.
+    """
+
+    origin: Origin
+    described: tuple[Destination, ...] = ()
+    removed: tuple[Selector, ...] = ()
+
+    log = log_events.DESTINATIONS_CHANGED
+    journal = happened.DESTINATIONS_CHANGED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        described = [f"{each.kind.value} {each.selector.text}" for each in self.described[:NAMED_DESTINATIONS]]
+        removed = [each.text for each in self.removed[:NAMED_DESTINATIONS]]
+        return {"origin": self.origin.value, "described": described, "removed": removed, "changes": self._count()}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        names = [f"+{each.kind.value} {each.selector.text}" for each in self.described]
+        names += [f"-{each.text}" for each in self.removed]
+        return {"names": names[:NAMED_DESTINATIONS], "count": self._count(), "reason": self.origin.value}
+
+    def _count(self) -> int:
+        return len(self.described) + len(self.removed)
 
 
 # --- Other nodes ------------------------------------------------------------------------------------------------------

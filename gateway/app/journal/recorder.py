@@ -13,8 +13,8 @@ from gateway.app.journal.principals import Named, plainly
 from gateway.app.journal.traffic import Tally, Traffic
 from gateway.app.journal.writer import Writer
 from gateway.app.runtime.clock import Clock
+from gateway.catalogue import journal_metrics as catalogue
 from gateway.catalogue import log_events
-from gateway.catalogue import metrics as catalogue
 from gateway.core.journal import EventType, JournalEvent, Stamp, journal_partition, record, write_records
 from gateway.core.journal import events as happened
 from gateway.core.types import NodeRef

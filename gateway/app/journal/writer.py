@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.app.journal.buffer import Buffer
 from gateway.app.runtime.clock import Clock
-from gateway.catalogue import metrics as catalogue
+from gateway.catalogue import journal_metrics as catalogue
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import Appended, Grid, GridRefused, GridState, GridUnavailable, Metrics
 

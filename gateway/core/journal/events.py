@@ -90,6 +90,13 @@ NODE_TAKEN_OVER = EventType(
     ("peer", "peer_incarnation", "count"),
     about_session=False,
 )
+DESTINATIONS_CHANGED = EventType(
+    "destinations_changed",
+    "What paths are was described (`+` and the kind) or taken back (`-`) through this node; the reason tells by whom: "
+    "an `administrator`, or the `file`. `count` are all of these changes.",
+    ("names", "count", "reason"),
+    about_session=False,
+)
 GRID_LOST = EventType("grid_lost", "The node cannot reach the grid.", (), about_session=False)
 GRID_REGAINED = EventType(
     "grid_regained", "The node reaches the grid again.", ("generation", "lost_writes", "away_ms"), about_session=False

@@ -17,8 +17,10 @@ from gateway.app.journal.session_events import SessionClosed, SessionExpired, en
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
 from gateway.catalogue import log_events, metrics
+from gateway.core.destinations.destination import Origin, read_destination
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import SYSTEM_SIGN
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId
 from gateway.core.wire.codes import ErrorCode
@@ -49,6 +51,9 @@ VALUES: Final[dict[str, object]] = {
     "changes": ["+a"],
     "selectors": ["a"],
     "client": "test",
+    "origin": Origin.FILE,
+    "described": (read_destination({"selector": "log/**", "kind": "history"}, origin=Origin.FILE),),
+    "removed": (parse_selector("a/*"),),
     "address": "192.0.2.1",
     "at_admin_port": False,
 }

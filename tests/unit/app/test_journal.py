@@ -27,8 +27,7 @@ from gateway.app.journal.principals import hashed_with
 from gateway.app.journal.session_events import ResumeRefused, SessionExpired, SessionOrphaned
 from gateway.app.journal.traffic import ROOTS_TOLD, THE_REST, Traffic
 from gateway.app.runtime.clock import Clock
-from gateway.catalogue import log_events
-from gateway.catalogue import metrics as catalogue
+from gateway.catalogue import journal_metrics, log_events
 from gateway.core.journal import JOURNAL_PARTITIONS, VERSION, Record, read_records
 from gateway.core.types import (
     Epoch,
@@ -130,7 +129,7 @@ async def test_events_are_numbered_without_a_hole_and_sessions_stay_in_order(mon
         bench.announce(NodeStarted())
         bench.tell(1, 2, 3, 1)
         records = await bench.written(5)
-        await eventually(lambda: bench.metrics.count(catalogue.JOURNAL_EVENTS) == 5)
+        await eventually(lambda: bench.metrics.count(journal_metrics.JOURNAL_EVENTS) == 5)
     assert [each["id"] for each in records] == [f"run1-{number}" for number in range(1, 6)]
     assert records[0] == {
         "version": VERSION,
@@ -156,7 +155,7 @@ async def test_nothing_is_done_without_options() -> None:
     announce(LeaseFoundLost(ME))
     await journal.close()
     assert (journal.writer, journal.traffic) == (None, None)
-    assert metrics.gauge(catalogue.JOURNAL_WAITING) == 0
+    assert metrics.gauge(journal_metrics.JOURNAL_WAITING) == 0
 
 
 async def test_a_takeover_bounds_the_life_of_the_dead_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,11 +204,11 @@ async def test_what_is_told_while_the_grid_is_unreachable_is_written_afterwards(
         await eventually(
             lambda: bench.journal.writer is not None and bench.journal.writer.trouble == "grid_unreachable"
         )
-        assert bench.metrics.gauge(catalogue.JOURNAL_WAITING) == 100
+        assert bench.metrics.gauge(journal_metrics.JOURNAL_WAITING) == 100
         bench.server.come_back()
         records = await bench.written(100)
     assert [number_of(each) for each in records] == list(range(1, 101))
-    assert bench.metrics.count(catalogue.JOURNAL_DROPPED, label="grid_unreachable") == 0
+    assert bench.metrics.count(journal_metrics.JOURNAL_DROPPED, label="grid_unreachable") == 0
 
 
 async def test_a_batch_whose_answer_was_lost_is_there_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +229,7 @@ async def test_what_finds_no_room_is_counted_and_told(monkeypatch: pytest.Monkey
         )
         bench.tell(*range(1, 25))
         assert bench.log.of(log_events.JOURNAL_FULL) == [{"reason": "grid_unreachable"}]
-        assert bench.metrics.count(catalogue.JOURNAL_DROPPED, label="grid_unreachable") == 15
+        assert bench.metrics.count(journal_metrics.JOURNAL_DROPPED, label="grid_unreachable") == 15
         bench.server.come_back()
         records = await bench.written(11)
         bench.tell(99)
@@ -245,9 +244,9 @@ async def test_bytes_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(monkeypatch, buffer_bytes=2_000) as bench:
         bench.server.go_away()
         bench.tell(*range(100))
-        waiting = bench.metrics.gauge(catalogue.JOURNAL_WAITING)
+        waiting = bench.metrics.gauge(journal_metrics.JOURNAL_WAITING)
         assert 5 < waiting < 20
-        dropped = sum(bench.metrics.counts(catalogue.JOURNAL_DROPPED).values())
+        dropped = sum(bench.metrics.counts(journal_metrics.JOURNAL_DROPPED).values())
         assert waiting + dropped == 100
         bench.server.come_back()
         records = await bench.written(int(waiting) + 1)
@@ -304,7 +303,7 @@ async def test_a_stop_without_the_grid_says_what_is_missing() -> None:
     bench.tell(1, 2, 3)
     await bench.journal.close()
     assert bench.log.of(log_events.JOURNAL_INCOMPLETE) == [{"events": 3}]
-    assert bench.metrics.count(catalogue.JOURNAL_DROPPED, label="stopped") == 3
+    assert bench.metrics.count(journal_metrics.JOURNAL_DROPPED, label="stopped") == 3
 
 
 async def test_a_stop_does_not_wait_long_for_a_grid_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,8 +324,8 @@ async def test_what_the_cap_cuts_is_counted(monkeypatch: pytest.MonkeyPatch) -> 
 
         monkeypatch.setattr(bench.grid.journal, "append", append)
         bench.tell(1)
-        await eventually(lambda: bench.metrics.count(catalogue.JOURNAL_CUT, label="unread") == 3)
-    assert bench.metrics.count(catalogue.JOURNAL_CUT, label="unclaimed") == 2
+        await eventually(lambda: bench.metrics.count(journal_metrics.JOURNAL_CUT, label="unread") == 3)
+    assert bench.metrics.count(journal_metrics.JOURNAL_CUT, label="unclaimed") == 2
 
 
 async def test_an_unavailable_partition_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
