@@ -54,7 +54,8 @@ def up(port_base: int, nodes: int, prometheus: bool) -> None:
     """Start the stack and leave it running."""
     folder = _folder("up", port_base)
     ports = PortPlan.from_base(port_base, nodes)
-    stack = Stack(StackOptions(ports=ports, folder=folder, detached=True, observation=_observation(prometheus)))
+    observation = _observation(prometheus)
+    stack = Stack(StackOptions(ports=ports, folder=folder, detached=True, observation=observation, demo_page=True))
     started = _run(detached.up(stack, folder))
     state = StackState.read(folder)
     pids = {} if state is None else {name: identity.pid for name, identity in state.processes.items()}
@@ -64,6 +65,7 @@ def up(port_base: int, nodes: int, prometheus: bool) -> None:
         *((node, stack.admin_url(node, "/metrics"), pids.get(node)) for node in stack.node_names),
         ("haproxy", stack.balancer_stats_url, pids.get("haproxy")),
         ("redis", stack.grid_url, pids.get("redis")),
+        ("demo page", stack.demo_page_url, pids.get("demo-page")),
     ]
     if stack.observatory is not None:
         rows.append(("prometheus", asyncio.run(stack.observatory.alerts_url()), pids.get("prometheus")))
@@ -73,6 +75,8 @@ def up(port_base: int, nodes: int, prometheus: bool) -> None:
     make = "make {}" + ("" if port_base == DEFAULT_BASE else f" PORT_BASE={port_base}")
     click.echo(
         f"  {'logs':10} {folder / 'logs'}\n\n"
+        "See live values survive cuts and kills, in a browser:\n"
+        f"  {stack.demo_page_url}\n"
         "Try, in two terminals:\n"
         f"  {gateway} sub 'prices/**' --url {stack.url}\n"
         f"  {gateway} pub prices/ACME '{{\"bid\": 1}}' --url {stack.url}\n"

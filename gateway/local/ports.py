@@ -7,6 +7,7 @@ base + 0    HAProxy: what clients connect to
 base + 1    HAProxy: its metrics
 base + 2    Redis
 base + 3    Prometheus, where one is asked for
+base + 4    the demo page, where it is asked for
 base + 10n  node n: +1 clients, +2 admin, +3 agent check, +4 links      (n = 1, 2, …)
 ```
 """
@@ -143,10 +144,15 @@ class PortPlan:
         """The port of Prometheus."""
         return self.base + 3
 
+    @property
+    def demo_page(self) -> int:
+        """The port of the demo page."""
+        return self.base + 4
+
     def all(self) -> tuple[int, ...]:
         """Return every port of the stack, in ascending order."""
         nodes = (port for node in self.nodes.values() for port in (node.listen, node.admin, node.agent, node.link))
-        return (self.entry, self.balancer_metrics, self.grid, self.prometheus, *nodes)
+        return (self.entry, self.balancer_metrics, self.grid, self.prometheus, self.demo_page, *nodes)
 
     def taken(self) -> tuple[int, ...]:
         """Return the ports on which somebody listens now."""

@@ -37,6 +37,7 @@ class StackOptions:
         node_environment: environment variables of nodes, by node, in addition to ours.
         stickiness: of HAProxy: ``hint``, ``cookie`` or ``off``.
         observation: how closely a Prometheus watches the stack; None to go without one.
+        demo_page: True to have a page with live values for browsers; needs HAProxy.
         node_program: what runs a node; flags and settings are added to it.
     """
 
@@ -52,9 +53,12 @@ class StackOptions:
     node_environment: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     stickiness: str = "hint"
     observation: Observation | None = None
+    demo_page: bool = False
     node_program: Sequence[str] = (sys.executable, "-m", "gateway", "serve")
 
     def __post_init__(self) -> None:
+        if self.demo_page and not self.balancer:
+            raise ValueError("the demo page connects through HAProxy, and this stack has none")
         if self.detached and (self.grid_proxy or self.link_proxies):
             raise ValueError("a fault proxy lives in this process, so that a detached stack can not have one")
         if self.grid_url and self.grid_proxy:
@@ -69,6 +73,8 @@ _SETTING_PREFIX: Final = "GATEWAY_"
 """Begins the names of the environment variables that hold settings."""
 _CONNECTIONS: Final = 8192
 """Bound on HAProxy's connections; without one it sizes its tables by the limit of open files, which may be huge."""
+_PACKAGE_ROOT: Final = str(Path(__file__).resolve().parents[2])
+"""For PYTHONPATH: a checkout works without being installed."""
 _CHECK_INTERVAL_SECONDS: Final = 0.5
 """Health checks of the local HAProxy: twice as often as its default, so that a demonstration need not wait."""
 
@@ -124,7 +130,6 @@ class Recipes:
             **settings,
         }
         authentication = str(given.pop("auth", "anonymous"))
-        package_root = Path(__file__).resolve().parents[2]
         return ManagedProcess(
             node,
             [
@@ -141,8 +146,7 @@ class Recipes:
                     f"{_SETTING_PREFIX}{name.upper()}": str(value(node) if callable(value) else value)
                     for name, value in given.items()
                 },
-                # A checkout works without being installed.
-                "PYTHONPATH": str(package_root),
+                "PYTHONPATH": _PACKAGE_ROOT,
                 **self._options.node_environment.get(node, {}),
             },
             directory=self._folder.path,
@@ -202,6 +206,21 @@ class Recipes:
             source="gateway.local",
         )
         self._folder.balancer_configuration.write_text(lb.render.render(topology))
+
+    def demo_page(self) -> ManagedProcess:
+        """Describe the process that serves the demo page and publishes its values."""
+        options = {"--folder": self._folder.path, "--port-base": self._ports.base, "--nodes": len(self._ports.nodes)}
+        return ManagedProcess(
+            "demo-page",
+            [
+                *(sys.executable, "-m", "gateway.local.demo_page"),
+                *(str(each) for option in options.items() for each in option),
+            ],
+            log=self._folder.log_of("demo-page"),
+            environment={"PYTHONPATH": _PACKAGE_ROOT},
+            directory=self._folder.path,
+            detached=self._options.detached,
+        )
 
     def observatory(self, observation: Observation) -> Observatory:
         """Describe the Prometheus.

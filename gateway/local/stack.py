@@ -4,7 +4,7 @@
 clients ──▶ HAProxy :base ──▶ n1, n2, n3 :base+11, +21, +31 ──▶ Redis :base+2
 ```
 
-Where it is asked for, a Prometheus on base+3 watches all of them.
+Where it is asked for, a Prometheus on base+3 watches all of them, and a demo page on base+4 shows live values.
 
 Everything is inside one run folder: configuration, data, logs, sockets. Attached (the default) the parts die with
 this process, however it ends; detached they go on, and the folder's state file says what there is to stop.
@@ -34,6 +34,8 @@ NODE_START_SECONDS: Final = 120.0
 average of 20. A node that ends is noticed at once."""
 BALANCER_START_SECONDS: Final = 60.0
 """How long HAProxy may take to listen, and then to have seen every node."""
+PAGE_START_SECONDS: Final = 30.0
+"""How long the demo page may take to answer: usually half a second."""
 DRAIN_SECONDS: Final = 60.0
 """How long a drain may take: the node's own limit (30 s by default) and as much again."""
 
@@ -51,6 +53,7 @@ class Stack:
         nodes: the node processes by name.
         balancer: the HAProxy process, if there is one.
         observatory: the Prometheus, if there is one.
+        demo_page: what serves the demo page, if there is one.
         logs: the folder of all logs.
         admin_token_file: holds the token of an administrator of all nodes.
     """
@@ -75,6 +78,7 @@ class Stack:
         self._reloaded: list[ManagedProcess] = []
         self.balancer = self._recipes.balancer() if options.balancer else None
         self.observatory = None if options.observation is None else self._recipes.observatory(options.observation)
+        self.demo_page = self._recipes.demo_page() if options.demo_page else None
 
     # --- Where things are -----------------------------------------------------------------------------------------
 
@@ -102,6 +106,11 @@ class Stack:
     def balancer_stats_url(self) -> str:
         """HAProxy's page for people."""
         return f"http://{LOOPBACK}:{self._ports.balancer_metrics}/stats"
+
+    @property
+    def demo_page_url(self) -> str:
+        """Where the demo page is, if there is one."""
+        return f"http://{LOOPBACK}:{self._ports.demo_page}/"
 
     @property
     def runtime_socket(self) -> Path:
@@ -155,12 +164,18 @@ class Stack:
             if self.observatory is not None and self.observatory.process.name not in self._adopted:
                 await self.observatory.start(balancer=self.balancer is not None)
                 self._write_state()
+            if self.demo_page is not None and self.demo_page.name not in self._adopted:
+                self.demo_page.start()
+                self._write_state()
+                await self.demo_page.ready(lambda: admin.answers_ok(self.demo_page_url), timeout=PAGE_START_SECONDS)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """Stop everything, nodes first, without waiting for drains. No effect on what does not run."""
+        if self.demo_page is not None:
+            await self.demo_page.stop(grace=0)
         await asyncio.gather(*(node.stop(grace=0) for node in self.nodes.values()))
         if self.balancer is not None:
             await self.balancer.stop()
@@ -349,7 +364,8 @@ class Stack:
     def _processes(self) -> list[ManagedProcess]:
         balancer = [self.balancer] if self.balancer is not None else []
         observatory = [self.observatory.process] if self.observatory is not None else []
-        return [self.grid.process, *self.nodes.values(), *balancer, *observatory]
+        demo_page = [self.demo_page] if self.demo_page is not None else []
+        return [self.grid.process, *self.nodes.values(), *balancer, *observatory, *demo_page]
 
     def _grid_url_of(self, node: str) -> str:
         if self.links is not None and self.links.grid:

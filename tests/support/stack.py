@@ -41,6 +41,7 @@ async def cluster(
     grid_environment: Mapping[str, str] | None = None,
     node_environment: Mapping[str, Mapping[str, str]] | None = None,
     observation: Observation | None = None,
+    demo_page: bool = False,
     **settings: object,
 ) -> AsyncIterator[Stack]:
     """Start a cluster and stop it at the end, also after a failure.
@@ -57,12 +58,14 @@ async def cluster(
         grid_environment: more variables of the stack's own Redis.
         node_environment: more variables of nodes, by node.
         observation: how closely a Prometheus watches; without it there is none.
+        demo_page: True to have ``stack.demo_page``, a page with live values.
         settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2). The journal is off, as it is by default: it
             outlives sessions, and most tests count what is left of them.
     """
     settings = {"journal": "false", **settings}
     parts: dict[str, Any] = {"balancer": balancer, "grid_proxy": grid_proxy, "link_proxies": link_proxies}
     parts |= {"grid_url": grid_url, "grid_environment": grid_environment or {}, "observation": observation}
+    parts["demo_page"] = demo_page
     parts["node_environment"] = node_environment or {}
     stack = await _start(folder, nodes, parts, settings)
     try:

@@ -12,7 +12,7 @@ from gateway.local.ports import BLOCK, LOOPBACK, MAXIMUM_NODES, PortPlan, PortsT
 def test_all_ports_of_the_largest_stack_lie_in_its_block_once() -> None:
     ports = PortPlan.from_base(18_000, MAXIMUM_NODES).all()
 
-    assert len(set(ports)) == len(ports) == 4 + 4 * MAXIMUM_NODES
+    assert len(set(ports)) == len(ports) == 5 + 4 * MAXIMUM_NODES
     assert set(ports) <= set(range(18_000, 18_000 + BLOCK))
 
 
@@ -21,6 +21,7 @@ def test_names_of_nodes_and_parts() -> None:
 
     assert list(plan.nodes) == ["n1", "n2", "n3"]
     assert (plan.entry, plan.balancer_metrics, plan.grid, plan.prometheus) == (18_000, 18_001, 18_002, 18_003)
+    assert plan.demo_page == 18_004
     assert plan.nodes["n2"].listen == 18_021
 
 
