@@ -7,11 +7,11 @@ kept from all other pages that the browser shows.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from gateway.local.ports import DEFAULT_BASE, LOOPBACK, PortPlan
 from gateway.local.run_folder import StackState, StateUnreadable
@@ -72,15 +72,13 @@ class _Handlers:
 _USUAL_NODES: Final = 3
 """What ``make up`` starts if it is not told."""
 
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-
-def _only_by_name_of_this_machine(port: int) -> Callable[[web.Request, _Handler], Awaitable[web.StreamResponse]]:
+def _only_by_name_of_this_machine(port: int) -> Middleware:
     """Refuse requests by another name: a page from elsewhere may have had its own name lead here (DNS rebinding)."""
     names = frozenset(f"{host}:{port}" for host in _HOSTS)
 
     @web.middleware
-    async def check(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.host not in names:
             raise web.HTTPMisdirectedRequest(text=f"ask for this page as http://{LOOPBACK}:{port}/\n")
         return await handler(request)
@@ -88,12 +86,12 @@ def _only_by_name_of_this_machine(port: int) -> Callable[[web.Request, _Handler]
     return check
 
 
-def _with_policy(entry: int) -> Callable[[web.Request, _Handler], Awaitable[web.StreamResponse]]:
+def _with_policy(entry: int) -> Middleware:
     """Say that pages load and reach nothing but what belongs to the stack."""
     policy = f"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' ws://{LOOPBACK}:{entry}"
 
     @web.middleware
-    async def add(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def add(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await handler(request)
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
