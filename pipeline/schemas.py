@@ -159,6 +159,17 @@ INTERVAL_COLUMNS: Final = (
     ),
     Column("lost", LongType(), "Of a comeback: packets that are known to be lost; none if unknown."),
     Column("peer", StringType(), "Of a comeback: the node that owned the session before."),
+    Column(
+        "put_off",
+        LongType(),
+        "Of a comeback: how often its client was told to try again before, because the grid was unreachable or too "
+        "many came at once.",
+    ),
+    Column(
+        "held_up_ms",
+        LongType(),
+        "Of a comeback that was put off: for how long, from the first time, in milliseconds. It is part of `away_ms`.",
+    ),
 )
 """What is told of each interval of a session's timeline."""
 
@@ -207,7 +218,8 @@ SILVER_COLUMNS: Final = (
     Column("deduplicated", LongType(), "Publishes that were in the grid already and were not repeated.", required=True),
     Column("conflated", LongType(), "Updates that comebacks left out because a newer one followed.", required=True),
     Column("lost", LongType(), "Packets that are known to be lost.", required=True),
-    Column("refused", LongType(), "Resumes that were refused.", required=True),
+    Column("refused", LongType(), "Resumes that were refused, for good or to be tried again.", required=True),
+    Column("put_off", LongType(), "Of these, how many were told to try again."),
     Column(
         "slow_closes", LongType(), "Connections that were closed because the client read too slowly.", required=True
     ),

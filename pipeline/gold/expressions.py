@@ -71,11 +71,11 @@ def away(away_ms: Column) -> list[Column]:
 def percentile(column: Column, hundredths: int) -> Column:
     """Find the smallest value of a group that at least so many hundredths of its values do not exceed.
 
-    Of whole numbers, and by whole numbers alone: no engine rounds it to another of the values.
+    Of whole numbers, and by whole numbers alone: no engine rounds it to another of the values. Null if there is none.
     """
     ordered = f.array_sort(f.collect_list(column))
     rank = f.floor((f.size(ordered).cast("long") * hundredths + 99) / 100).cast("int")
-    return f.try_element_at(ordered, rank)
+    return f.try_element_at(ordered, f.greatest(rank, f.lit(1)))
 
 
 def exact(column: Column) -> Column:

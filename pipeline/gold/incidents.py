@@ -1,4 +1,4 @@
-"""Incidents: deaths, hangs and drains of nodes, found in what nodes tell, and the sessions that they touched."""
+"""Incidents: deaths, hangs and drains of nodes, outages of the grid, found in what nodes tell; whom they touched."""
 
 from __future__ import annotations
 
@@ -6,9 +6,25 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
 from gateway.core.journal import events
-from pipeline.gold.expressions import away, rungs, shaped, share, stints, total
+from pipeline.gold.expressions import away, percentile, rungs, shaped, share, stints, total
+from pipeline.gold.outages import outages
 from pipeline.gold.tables import INCIDENT_SESSIONS, INCIDENTS
-from pipeline.gold.words import AWAY, CLOSED, DEATH, DRAIN, ENDED, EXPIRED, HANG, RECOVERED, SLACK_SECONDS, UNSAID
+from pipeline.gold.words import (
+    AWAY,
+    CLOSED,
+    DEATH,
+    DRAIN,
+    ENDED,
+    EXPIRED,
+    GRID_UNAVAILABLE,
+    HANG,
+    OUTAGE,
+    OUTAGE_AFTER_SECONDS,
+    RECOVERED,
+    SESSION_UNKNOWN,
+    SLACK_SECONDS,
+    UNSAID,
+)
 
 
 def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
@@ -56,58 +72,106 @@ def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
         f.lit(DRAIN).alias("kind"), "node", "incarnation", "release", f.col("draining_at").alias("begins"),
         f.col("stopped_at").alias("ends"), f.lit(None).cast("string").alias("noticed_by"),
     )  # fmt: skip
-    return (
+    of_nodes = (
         expired.unionByName(vanished)
         .unionByName(drained)
         .withColumn("incident", f.concat_ws("-", "kind", "incarnation"))
+        .withColumn("nodes", f.array_compact(f.array("node")))
+        .withColumn("lost_writes", f.lit(None).cast("boolean"))
+    )
+    # The clock of a survivor may be behind: nothing ends before it begins, and by how much it would is told.
+    found = of_nodes.unionByName(outages(bronze))
+    before = f.unix_millis("begins") - f.unix_millis("ends")
+    return (
+        found.withColumn("skew_ms", f.greatest(f.coalesce(before, f.lit(0)), f.lit(0)))
+        .withColumn("ends", f.when(f.col("ends").isNotNull(), f.greatest("begins", "ends")))
         .withColumn("date", f.to_date("begins"))
     )
 
 
-def incident_sessions(found: DataFrame, silver: DataFrame) -> DataFrame:
+def incident_sessions(found: DataFrame, silver: DataFrame, bronze: DataFrame) -> DataFrame:
     """List the sessions that incidents touched, and what became of each.
 
     A death or a hang touches those whose connection to the node ended then, or has not ended, and of whose loss the
     node itself said nothing. A drain touches all that were connected to the node while it lasted, but for those that
-    ended on their own.
+    ended on their own. An outage touches those whose clients were refused because of it.
 
     Args:
         found: from ``found_incidents``.
         silver: sessions.
+        bronze: events.
     """
-    stint, back = f.col("stint"), f.col("next")
-    slack = f.expr(f"INTERVAL {SLACK_SECONDS} SECONDS")
-    ends = f.coalesce("ends", "begins")
-    there = (stint["begins"] <= ends) & (stint["ends"].isNull() | (stint["ends"] >= f.col("begins") - slack))
-    unsaid = stint["cause"].isNull() | stint["cause"].isin(*UNSAID)
-    own_end = f.coalesce(stint["cause"].isin(CLOSED, EXPIRED), f.lit(False))
-    touched = f.when(f.col("kind") == DRAIN, ~own_end).otherwise(unsaid)
     lives = stints(silver)
-    joined = lives.join(
-        f.broadcast(found.select("incident", "kind", "incarnation", "begins", "ends", "date")),
-        (stint["incarnation"] == f.col("incarnation")) & there & touched,
-    )
-    first = Window.partitionBy("incident", "session").orderBy("place")
-    came = back.isNotNull()
+    stint, back = f.col("stint"), f.col("next")
     fate = (
-        f.when(came, RECOVERED)
+        f.when(back.isNotNull(), RECOVERED)
         .when(f.col("end") == CLOSED, CLOSED)
-        .when(f.col("state") == ENDED, EXPIRED)
+        .when(f.coalesce(f.col("state"), f.lit(ENDED)) == ENDED, EXPIRED)
         .otherwise(AWAY)
     )
+    told = ("incident", "session", "principal", "client", "date", "end", "state", "stint", "next")
+    touched = _by_connection(found, lives).select(
+        *told, back["put_off"].alias("put_off"), f.lit(None).cast("long").alias("refused")
+    )
     return shaped(
-        joined.withColumn("rank", f.row_number().over(first))
-        .where(f.col("rank") == 1)
-        .select(
+        touched.unionByName(_by_refusal(found, lives, bronze).select(*told, "put_off", "refused")).select(
             "incident", "session", "principal", "client", "date",
             stint["begins"].alias("connected_at"), stint["ends"].alias("left_at"), stint["cause"].alias("cause"),
             fate.alias("fate"), back["begins"].alias("back_at"), back["node"].alias("back_node"),
             back["rung"].alias("rung"), back["replayed"].alias("replayed"), back["away_ms"].alias("away_ms"),
             back["measured_by"].alias("measured_by"),
             back["uncertain_ms"].alias("uncertain_ms"), back["resent"].alias("resent"), back["lost"].alias("lost"),
+            "put_off", back["held_up_ms"].alias("held_up_ms"), "refused",
         ),
         INCIDENT_SESSIONS,
     )  # fmt: skip
+
+
+def _by_connection(found: DataFrame, lives: DataFrame) -> DataFrame:
+    """Find the first connection of each session that what happened to a node touched."""
+    stint = f.col("stint")
+    slack = f.expr(f"INTERVAL {SLACK_SECONDS} SECONDS")
+    ends = f.coalesce("ends", "begins")
+    there = (stint["begins"] <= ends) & (stint["ends"].isNull() | (stint["ends"] >= f.col("begins") - slack))
+    unsaid = stint["cause"].isNull() | stint["cause"].isin(*UNSAID)
+    own_end = f.coalesce(stint["cause"].isin(CLOSED, EXPIRED), f.lit(False))
+    touched = f.when(f.col("kind") == DRAIN, ~own_end).otherwise(unsaid)
+    joined = lives.join(
+        f.broadcast(found.select("incident", "kind", "incarnation", "begins", "ends", "date")),
+        (stint["incarnation"] == f.col("incarnation")) & there & touched,
+    )
+    first = Window.partitionBy("incident", "session").orderBy("place")
+    return joined.withColumn("rank", f.row_number().over(first)).where(f.col("rank") == 1)
+
+
+def _by_refusal(found: DataFrame, lives: DataFrame, bronze: DataFrame) -> DataFrame:
+    """Find the sessions whose clients were refused because of an outage, and the connection that each had before."""
+    spans = found.where(f.col("kind") == OUTAGE).select(
+        "incident", "date", "nodes", "begins", f.coalesce("ends", "begins").alias("until"), "lost_writes"
+    )
+    reason, slack = f.col("reason"), f.expr(f"INTERVAL {SLACK_SECONDS} SECONDS")
+    put_off = reason == GRID_UNAVAILABLE
+    forgotten = f.coalesce(f.col("lost_writes"), f.lit(False)) & (reason == SESSION_UNKNOWN)
+    within = f.col("at").between(
+        f.col("begins") - slack, f.col("until") + f.expr(f"INTERVAL {OUTAGE_AFTER_SECONDS} SECONDS")
+    )
+    refusals = bronze.where((f.col("type") == events.SESSION_REFUSED.name) & f.col("session").isNotNull())
+    refused = (
+        refusals.select("session", "node", "at", "reason")
+        .join(f.broadcast(spans), within & f.array_contains("nodes", f.col("node")) & (put_off | forgotten))
+        .groupBy("incident", "date", "session")
+        .agg(
+            f.min("at").alias("first_at"),
+            f.count_if(put_off).alias("put_off"),
+            f.count_if(forgotten).alias("refused"),
+        )
+    )
+    before = lives.where(f.col("stint.begins").isNotNull()).withColumnRenamed("session", "whose")
+    last = Window.partitionBy("incident", "session").orderBy(f.col("place").desc_nulls_last())
+    joined = refused.join(
+        before, (f.col("whose") == f.col("session")) & (f.col("stint.begins") <= f.col("first_at")), "left"
+    )
+    return joined.withColumn("rank", f.row_number().over(last)).where(f.col("rank") == 1)
 
 
 def incidents(found: DataFrame, touched: DataFrame) -> DataFrame:
@@ -126,6 +190,10 @@ def incidents(found: DataFrame, touched: DataFrame) -> DataFrame:
         total(f.col("resent")).alias("resent"),
         f.count_if(f.col("lost") > 0).alias("lossy"),
         total(f.col("lost")).alias("lost"),
+        f.count_if(f.col("put_off") > 0).alias("put_off"),
+        f.count_if(f.col("refused") > 0).alias("refused"),
+        percentile(f.col("held_up_ms"), 50).alias("held_up_p50_ms"),
+        f.max("held_up_ms").alias("held_up_max_ms"),
         f.max("back_at").alias("settled_at"),
     )
     joined = found.join(fates, "incident", "left").fillna(0, [each.name for each in INCIDENTS.columns if each.required])

@@ -60,6 +60,8 @@ SELDOM: Final = tuple(
         events.SESSION_ORPHANED,
         events.NODE_EXPIRED,
         events.NODE_TAKEN_OVER,
+        events.GRID_LOST,
+        events.GRID_REGAINED,
         events.TRAFFIC_MEASURED,
     )
 )
@@ -68,8 +70,9 @@ over bronze takes them out and the tables share them."""
 
 
 SELDOM_COLUMNS: Final = (
-    "type", "at", "node", "release", "incarnation", "session", "reason", "peer", "peer_incarnation", "since", "until",
-    "root", "deliveries", "publishes", "packets", "bytes", "connections", "sessions", "cpu_ms",
+    "type", "id", "at", "node", "release", "incarnation", "session", "reason", "peer", "peer_incarnation", "since",
+    "until", "root", "deliveries", "publishes", "packets", "bytes", "connections", "sessions", "cpu_ms", "away_ms",
+    "lost_writes",
 )  # fmt: skip
 """What the tables need of them: half of what bronze holds is not even read."""
 
@@ -136,7 +139,7 @@ def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambd
     seldom = keep(bronze.where(f.col("type").isin(*SELDOM)).select(*SELDOM_COLUMNS))
     days = keep(days_of_runs(bronze))
     found = keep(found_incidents(days, seldom))
-    touched = keep(incident_sessions(found, silver))
+    touched = keep(incident_sessions(found, silver, seldom))
     return {
         "objectives": objectives(seldom, silver, found, touched),
         "incidents": incidents(found, touched),

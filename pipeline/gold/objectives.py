@@ -8,8 +8,8 @@ from pyspark.sql import functions as f
 from gateway.core.journal import events
 from pipeline.gold.expressions import away, comebacks, rungs, shaped, share, total
 from pipeline.gold.tables import OBJECTIVES, REFUSED_SESSIONS
-from pipeline.gold.words import CONNECTED, EXPIRED, NOT_BACK, PUT_OFF, RUNGS
-from pipeline.sessions.rules import PRESUMED
+from pipeline.gold.words import CONNECTED, EXPIRED, NOT_BACK, RUNGS
+from pipeline.sessions.rules import PRESUMED, PUT_OFF
 
 _KEY = ("hour", "node", "release")
 

@@ -9,7 +9,8 @@ from pyspark.sql.types import ArrayType, StringType
 from gateway.core.journal import events
 from pipeline.gold.expressions import comebacks, shaped
 from pipeline.gold.tables import STORMS
-from pipeline.gold.words import PUT_OFF, STORM_AFTER_SECONDS, STORM_BUCKET_SECONDS, STORM_FACTOR, STORM_LEAST
+from pipeline.gold.words import STORM_AFTER_SECONDS, STORM_BUCKET_SECONDS, STORM_FACTOR, STORM_LEAST
+from pipeline.sessions.rules import PUT_OFF
 
 _HALF = 50
 _HOUR_SECONDS = 3_600

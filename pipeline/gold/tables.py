@@ -124,32 +124,51 @@ OBJECTIVES: Final = GoldTable(
 
 INCIDENTS: Final = GoldTable(
     "incidents",
-    "What happened to nodes, and what became of their sessions. One row for each death, hang or drain of a run of a "
-    "node; two nodes that die shortly after each other are two.",
+    "What happened to nodes and to the grid, and what became of sessions. One row for each death, hang or drain of a "
+    "run of a node, and for each outage of the grid; two nodes that die shortly after each other are two, and all that "
+    "cannot reach the grid at the same time are one.",
     (
-        Column("incident", _TEXT, "Names it: kind and incarnation.", required=True),
+        Column("incident", _TEXT, "Names it: kind and incarnation, or for an outage when it began.", required=True),
         Column(
             "kind",
             _TEXT,
-            "`death`: it vanished; `hang`: its lease expired, and it lived on; `drain`: it was emptied as planned.",
+            "`death`: the node vanished; `hang`: its lease expired, and it lived on; `drain`: it was emptied as "
+            "planned; `outage`: the grid could not be reached.",
             required=True,
         ),
-        _NODE,
-        Column("incarnation", _TEXT, "Which run of the node.", required=True),
+        Column("node", _TEXT, "The node; none for an outage that several nodes met."),
+        Column("nodes", _TEXTS, "All nodes that it happened to, in the order of their names."),
+        Column("incarnation", _TEXT, "Which run of the node; none for an outage."),
         _RELEASE,
         Column(
             "begins",
             _INSTANT,
-            "When: of a drain, its beginning; else when the node is last known to live.",
+            "When: of a drain or an outage, its beginning; else when the node is last known to live.",
             required=True,
         ),
         Column(
             "ends",
             _INSTANT,
-            "Of a drain, when the node had stopped; else when survivors had its sessions on the clock, or noticed.",
+            "Of a drain, when the node had stopped; of an outage, when the last node reached the grid again; else when "
+            "survivors had its sessions on the clock, or noticed. Never before it began, whatever the clocks say.",
         ),
-        Column("noticed_by", _TEXT, "The survivor that noticed; none for a drain, or if nobody reported it."),
-        _count("sessions", "Sessions that were connected to it then."),
+        Column(
+            "skew_ms",
+            _COUNT,
+            "By how much the clocks of the nodes that tell of it differ at least, in milliseconds; 0 if nothing says "
+            "that they do.",
+        ),
+        Column(
+            "lost_writes",
+            BooleanType(),
+            "Of an outage: whether the grid came back as something that may have forgotten writes; none if no node "
+            "said that it is back.",
+        ),
+        Column("noticed_by", _TEXT, "The node that noticed first; none for a drain, or if nobody reported it."),
+        _count(
+            "sessions",
+            "Sessions that were connected to it then; of an outage, those whose client was refused because of it.",
+        ),
         _count("comebacks", "Of these, how many came back."),
         *_RUNGS,
         _count(
@@ -163,6 +182,14 @@ INCIDENTS: Final = GoldTable(
         _count("resent", "Packets that were sent once more."),
         _count("lossy", "Sessions that are known to have lost packets."),
         _count("lost", "Packets that are known to be lost."),
+        Column("put_off", _COUNT, "Of the sessions, how many were told to try again because of it."),
+        Column(
+            "refused",
+            _COUNT,
+            "Of an outage: how many sessions were refused for good because the grid had forgotten them.",
+        ),
+        Column("held_up_p50_ms", _COUNT, "How long those were held up that were put off and came back: the median."),
+        Column("held_up_max_ms", _COUNT, "The same, the maximum."),
         Column("settled_at", _INSTANT, "When the last of those who came back was back."),
         _by_date("on which it began"),
     ),
@@ -177,7 +204,7 @@ INCIDENT_SESSIONS: Final = GoldTable(
         Column("session", _TEXT, "Which session.", required=True),
         Column("principal", _TEXT, "Whose it is."),
         Column("client", _TEXT, "What the client said it is."),
-        Column("connected_at", _INSTANT, "Since when it was connected to the node."),
+        Column("connected_at", _INSTANT, "Since when it was connected to the node, or before an outage."),
         Column("left_at", _INSTANT, "When that connection ended; none if nobody knows."),
         Column("cause", _TEXT, "How it ended, as silver tells; none if nobody reported it."),
         Column("fate", _TEXT, "`recovered`, `expired`, `closed` or `away`.", required=True),
@@ -195,6 +222,9 @@ INCIDENT_SESSIONS: Final = GoldTable(
         Column("uncertain_ms", _COUNT, "By how much it may have been shorter."),
         Column("resent", _COUNT, "Packets that were sent once more."),
         Column("lost", _COUNT, "Packets that are known to be lost; none if unknown."),
+        Column("put_off", _COUNT, "How often its client was told to try again before it came back."),
+        Column("held_up_ms", _COUNT, "For how long that held it up, in milliseconds."),
+        Column("refused", _COUNT, "Of an outage: how often it was refused for good because the grid had forgotten it."),
         _by_date("on which the incident began"),
     ),
 )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.wire.codes import ERRORS, Outcome
+from gateway.core.wire.codes import ErrorCode, Outcome
 
 CREATED: Final = Outcome.CREATED.value
 REATTACHED: Final = Outcome.REATTACHED.value
 HANDED_OVER: Final = Outcome.HANDED_OVER.value
 MIRRORED: Final = Outcome.MIRRORED.value
 FAILED_OVER: Final = Outcome.FAILED_OVER.value
+
+GRID_UNAVAILABLE: Final = ErrorCode.GRID_UNAVAILABLE.value
+SESSION_UNKNOWN: Final = ErrorCode.SESSION_UNKNOWN.value
+"""Why resumes are refused in a grid outage, and after one in which the grid forgot writes."""
 
 RUNGS: Final = (REATTACHED, HANDED_OVER, MIRRORED, FAILED_OVER)
 """Those that have a column, in the order of the ladder. A pipeline may be older than the nodes whose journal it reads,
@@ -36,16 +40,21 @@ NOT_BACK: Final = (EXPIRED, AWAY)
 UNSAID: Final = ("node_died", "fenced")
 """Causes of a connection's end that are not its own node's word of a loss."""
 
-PUT_OFF: Final = tuple(sorted(code.value for code, spec in ERRORS.items() if spec.retryable))
-"""Reasons of refusals after which the same resume may succeed: they delay a comeback, and decide nothing."""
-
 DEATH: Final = "death"
 HANG: Final = "hang"
 DRAIN: Final = "drain"
+OUTAGE: Final = "outage"
 """Kinds of incidents."""
 
 SLACK_SECONDS: Final = 1
 """By how much the clocks of clients, survivors and dead nodes may differ when they tell of the same moment."""
+
+OUTAGE_JOINS_SECONDS: Final = 5
+"""Nodes that lose the grid so soon after each other, or before another one has it again, lost it in one outage: they
+notice it when their next command fails."""
+
+OUTAGE_AFTER_SECONDS: Final = 60
+"""For how long after a grid outage resumes may still be refused because of it: a client's longest backoff."""
 
 PERCENTILES: Final = ((50, "p50"), (95, "p95"), (99, "p99"))
 """Which are told. They are nearest-rank percentiles: the smallest value that at least so many hundredths of all values

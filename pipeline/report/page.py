@@ -18,7 +18,7 @@ from pipeline.gold.words import FAILED_OVER, REATTACHED, RUNGS
 from pipeline.report import charts
 from pipeline.report.findings import Findings, Row
 from pipeline.report.objective import BurnDown, Objective, judge
-from pipeline.report.text import FILTERS, count, duration, percent, shown
+from pipeline.report.text import FILTERS, count, duration, kind, percent, whom
 from pipeline.report.timelines import Picture, picture_of
 
 ROWS: Final = 200
@@ -97,7 +97,7 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         verdict=_verdict(judged),
         incidents=incidents,
         chapters=chapters,
-        names={row["incident"]: f"{row['kind']} of {shown(row['node'])}" for row in incidents},
+        names={row["incident"]: f"{kind(row['kind'])} of {whom(row)}" for row in incidents},
         anchors={each.row["incident"]: each.anchor for each in chapters},
         hues={node: number % HUES for number, node in enumerate(nodes)},
         charts={
@@ -110,6 +110,7 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         },
         unfolded={each["incident"] for each in told[:OPEN]},
         slow=sorted(findings.gold["slow_consumers"], key=lambda row: (-row["closes"], -row["bytes"], row["session"])),
+        rejections=sorted(findings.gold["rejections"], key=lambda row: (-row["gaps"], -row["lines"], row["reason"])),
         lossy=sorted((row for row in findings.gold["losses"] if row["missing"]), key=lambda row: -row["missing"]),
         most_slow=SLOW,
         most_rows=ROWS,
@@ -125,8 +126,8 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
     for name in (*RUNGS, "other_rungs", "replayed", "not_replayed"):
         # Rows that an older release has made do not have all of them.
         rungs[name] = sum(row[name] or 0 for row in findings.gold["objectives"])
-    kinds = Counter(row["kind"] for row in findings.gold["incidents"])
-    losses = findings.gold["losses"]
+    kinds = Counter(kind(row["kind"]) for row in findings.gold["incidents"])
+    losses, rejections = findings.gold["losses"], findings.gold["rejections"]
     return {
         "comebacks": sum(row["comebacks"] for row in findings.gold["objectives"]),
         "refusals": sum(row["refused"] for row in findings.gold["objectives"]),
@@ -138,7 +139,10 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
         "rungs_told": _rungs_told(rungs),
         "late": sum(each.late for each in judged.hours),
         "lossy": sum(each.lossy for each in judged.hours),
-        "kinds": ", ".join(f"{number} {kind}{'s' if number > 1 else ''}" for kind, number in kinds.most_common()),
+        "kinds": ", ".join(f"{number} {name}{'s' if number > 1 else ''}" for name, number in kinds.most_common()),
+        "rejected": sum(row["lines"] for row in rejections),
+        "gaps": sum(row["gaps"] for row in rejections),
+        "skew_ms": max((row["skew_ms"] or 0 for row in findings.gold["incidents"]), default=0),
         "missing": sum(row["missing"] for row in losses),
         "unexplained": sum(row["unexplained"] for row in losses),
         "events": sum(row["events"] for row in losses),

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway.core.visible import visible
+from pipeline.gold.words import OUTAGE
 
 NOTHING: Final = "\N{EN DASH}"
 """Stands where there is nothing to tell."""
@@ -53,10 +54,22 @@ def duration(milliseconds: float | None) -> str:
 
 
 def lasted(row: Mapping[str, Any]) -> str:
-    """Write how long something lasted that may not have ended."""
+    """Write how long something lasted that may not have ended, or that was told by clocks that differ."""
     if row["ends"] is None:
         return NOTHING
+    if row.get("skew_ms") or row["ends"] < row["begins"]:
+        return "unknown"
     return duration((row["ends"] - row["begins"]) / timedelta(milliseconds=1))
+
+
+def kind(name: str) -> str:
+    """Call a kind of incident what people call it."""
+    return "grid outage" if name == OUTAGE else name
+
+
+def whom(row: Mapping[str, Any]) -> str:
+    """Name the nodes that an incident happened to; rows of an older release name one."""
+    return ", ".join(map(shown, row.get("nodes") or [row["node"]]))
 
 
 def clock(at: datetime | None) -> str:
@@ -80,6 +93,8 @@ FILTERS: Final[Mapping[str, Callable[..., str]]] = {
     "percent": percent,
     "ms": duration,
     "lasted": lasted,
+    "kind": kind,
+    "whom": whom,
     "clock": clock,
     "day": day,
     "yes_or_no": yes_or_no,

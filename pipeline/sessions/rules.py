@@ -21,6 +21,9 @@ FACT_TYPES: Final = (OPENED, RESUMED, DISCONNECTED, ORPHANED, FENCED, SLOW_CLOSE
 """The events of which rows are made. Changes of properties and selections say nothing of where a session was; there can
 be many, and they are left in bronze. The order is part of the state that a stream keeps: new ones go to the end."""
 
+PUT_OFF: Final = tuple(sorted(code.value for code, spec in codes.ERRORS.items() if spec.retryable))
+"""Reasons of refusals after which the same resume may succeed: they delay a comeback, and decide nothing."""
+
 MICROSECONDS: Final = 1000
 """In a millisecond. Events are told in microseconds, lengths in milliseconds."""
 

@@ -64,7 +64,8 @@ def tell(session: str, state: SessionState, heard_until_ms: int) -> Told | None:
         if due_ms is not None and due_ms <= heard_until_ms:
             end, due_ms = _presumed_end(served, due_ms), None
     ended_at = None if end is None else end.at
-    intervals = timeline(served, ended_at, None if end is None else end.kind)
+    put_off = sorted(each.at for each in facts if _is_put_off(each))
+    intervals = timeline(served, ended_at, None if end is None else end.kind, put_off)
     row = _row(session, facts, served, end, intervals)
     return Told(row, due_ms, ended_at)
 
@@ -129,12 +130,17 @@ def _row(
         "conflated": sum(each.conflated or 0 for each in comebacks),
         "lost": sum(each.lost or 0 for each in comebacks),
         "refused": sum(each.type == rules.REFUSED for each in facts),
+        "put_off": sum(map(_is_put_off, facts)),
         "slow_closes": sum(each.type == rules.SLOW_CLOSED for each in facts),
         "complete": opening is not None,
         "first_event_at": min(moments),
         "last_event_at": max(moments),
         "events": len(facts),
     }
+
+
+def _is_put_off(fact: Fact) -> bool:
+    return fact.type == rules.REFUSED and fact.reason in rules.PUT_OFF
 
 
 def _state(end: _End | None, intervals: Sequence[Interval]) -> str:

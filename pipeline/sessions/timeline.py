@@ -16,7 +16,8 @@ Interval: TypeAlias = dict[str, Any]
 _NOTHING: Final[Mapping[str, None]] = dict.fromkeys(
     (
         "kind", "begins", "ends", "node", "incarnation", "release", "epoch", "rung", "reason", "replayed", "cause",
-        "away_ms", "measured_by", "uncertain_ms", "resent", "conflated", "deduplicated", "lost", "peer",
+        "away_ms", "measured_by", "uncertain_ms", "resent", "conflated", "deduplicated", "lost", "peer", "put_off",
+        "held_up_ms",
     )
 )  # fmt: skip
 
@@ -29,7 +30,9 @@ class _Loss(NamedTuple):
     uncertain_ms: int | None = None
 
 
-def timeline(served: Sequence[Stint], ended_at: int | None, ended_by: str | None) -> list[Interval]:
+def timeline(
+    served: Sequence[Stint], ended_at: int | None, ended_by: str | None, put_off: Sequence[int] = ()
+) -> list[Interval]:
     """Lay the stints of a session out in time, without holes and without overlaps.
 
     The clocks of nodes differ, and epochs are right against them: what happened later never stands before what happened
@@ -39,13 +42,14 @@ def timeline(served: Sequence[Stint], ended_at: int | None, ended_by: str | None
         served: the stints, from ``stints``.
         ended_at: when the session ended, not before its last stint began; None if it has not.
         ended_by: how: ``closed`` or ``expired``; None if it has not, or nobody told.
+        put_off: when its client was told to try again, in order; each time belongs to the comeback that followed it.
     """
     intervals: list[Interval] = []
     begins = 0
     away_since: int | None = None
     before: _Loss | None = None
     for stint, after in zip_longest(served, served[1:]):
-        begins = max(begins, stint.position)
+        began, begins = begins, max(begins, stint.position)
         if not intervals and stint.told_away_ms is not None:
             before = _Loss(begins - stint.told_away_ms * MICROSECONDS, rules.BY_CLIENT)
             away_since = before.at
@@ -56,7 +60,11 @@ def timeline(served: Sequence[Stint], ended_at: int | None, ended_by: str | None
         if ends is not None and limit is not None:
             ends = min(ends, limit)
         cause = stint.cause or (ended_by if after is None else None)
-        intervals.append(_connected(stint, begins, ends, cause) | _comeback(stint, begins, away_since, before))
+        comeback = _comeback(stint, begins, away_since, before)
+        if comeback:
+            waits = [each for each in put_off if began < each <= begins]
+            comeback |= {"put_off": len(waits), "held_up_ms": (begins - waits[0]) // MICROSECONDS if waits else None}
+        intervals.append(_connected(stint, begins, ends, cause) | comeback)
         if after is not None or (loss is not None and ends != ended_at):
             intervals.append(_away(stint, ends, limit, cause))
         away_since, before = ends, loss

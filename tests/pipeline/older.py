@@ -7,7 +7,10 @@ from typing import Final
 import pyarrow as pa
 
 ADDED: Final = frozenset({"handed_over", "mirrored", "replayed", "not_replayed", "refused_sessions", "missed"})
-"""Columns of gold, and fields of the intervals of silver, that have come with version 2."""
+"""Columns of gold that have come with version 2."""
+
+ADDED_TO_INTERVALS: Final = frozenset({"replayed", "put_off", "held_up_ms"})
+"""Fields of the intervals of silver that have."""
 
 
 def as_older(table: pa.Table) -> pa.Table:
@@ -17,6 +20,6 @@ def as_older(table: pa.Table) -> pa.Table:
         return table
     place = table.schema.get_field_index("intervals")
     column = table.schema.field(place)
-    interval = pa.struct([each for each in column.type.value_type if each.name not in ADDED])
+    interval = pa.struct([each for each in column.type.value_type if each.name not in ADDED_TO_INTERVALS])
     kept = column.with_type(pa.list_(column.type.value_field.with_type(interval)))
     return table.set_column(place, kept, pa.array(table.column(place).to_pylist(), kept.type))

@@ -56,7 +56,42 @@ SELECT peer_incarnation AS incarnation, max(peer) AS node, min("since") AS "sinc
         ORDER BY "at", node LIMIT 1) AS noticed_by
 FROM ev WHERE type IN ('node_expired', 'session_orphaned', 'node_taken_over') GROUP BY peer_incarnation;
 
+CREATE TABLE blackout AS
+WITH word AS (
+    SELECT incarnation, node, "release", "at", type, lost_writes, away_ms,
+           row_number() OVER (PARTITION BY incarnation ORDER BY split_part(id, '-', 2)::BIGINT) AS n
+    FROM ev WHERE type IN ('grid_lost', 'grid_regained')
+)
+SELECT l.incarnation, l.node, l."release", l."at" AS begins, r."at" AS ends, r.lost_writes AS forgot
+FROM word l LEFT JOIN word r ON r.incarnation = l.incarnation AND r.n = l.n + 1 AND r.type = 'grid_regained'
+WHERE l.type = 'grid_lost'
+UNION ALL
+SELECT r.incarnation, r.node, r."release", r."at" - to_milliseconds(coalesce(r.away_ms, 0)), r."at", r.lost_writes
+FROM word r LEFT JOIN word l ON l.incarnation = r.incarnation AND l.n = r.n - 1 AND l.type = 'grid_lost'
+WHERE r.type = 'grid_regained' AND l.n IS NULL;
+
+CREATE TABLE outage AS
+WITH first_of AS (
+    -- Whoever lost the grid while nobody else was without it, nor had been just before, begins an outage.
+    SELECT incarnation, begins FROM blackout b WHERE NOT EXISTS (
+        SELECT 1 FROM blackout p WHERE (p.begins, p.incarnation) < (b.begins, b.incarnation)
+          AND coalesce(p.ends, p.begins) + INTERVAL 5 SECONDS >= b.begins)
+), span AS (
+    SELECT incarnation, begins,
+           lead((begins, incarnation)) OVER (ORDER BY begins, incarnation) AS until FROM first_of
+)
+SELECT 'outage-' || strftime(s.begins, '%Y%m%dT%H%M%S.%g') AS incident, s.begins, max(b.ends) AS ends,
+       list_sort(list(DISTINCT b.node)) AS nodes, max(b."release") AS "release", bool_or(b.forgot) AS lost_writes,
+       (list(b.node ORDER BY b.begins, b.node))[1] AS noticed_by
+FROM span s JOIN blackout b ON (b.begins, b.incarnation) >= (s.begins, s.incarnation)
+    AND (s.until IS NULL OR (b.begins, b.incarnation) < s.until)
+GROUP BY s.begins, s.incarnation;
+
 CREATE TABLE incident AS
+SELECT kind || '-' || incarnation AS incident, kind, node, if(node IS NULL, [], [node]) AS nodes, incarnation,
+       "release", begins, greatest(begins, ends) AS ends, NULL::BOOLEAN AS lost_writes, noticed_by,
+       greatest(0, coalesce(epoch_ms(begins) - epoch_ms(ends), 0)) AS skew_ms
+FROM (
 SELECT CASE WHEN awoke_at >= "since" THEN 'hang' ELSE 'death' END AS kind, coalesce(gone.node, runs.node) AS node,
        gone.incarnation, "release",
        CASE WHEN awoke_at >= "since" THEN "since" ELSE greatest("since", least(last_at, "until")) END AS begins,
@@ -69,7 +104,12 @@ FROM runs
 WHERE stopped_at IS NULL AND incarnation NOT IN (SELECT incarnation FROM gone)
   AND EXISTS (SELECT 1 FROM runs later WHERE later.node = runs.node AND later.first_at > runs.first_at)
 UNION ALL
-SELECT 'drain', node, incarnation, "release", draining_at, stopped_at, NULL FROM runs WHERE draining_at IS NOT NULL;
+SELECT 'drain', node, incarnation, "release", draining_at, stopped_at, NULL FROM runs WHERE draining_at IS NOT NULL
+)
+UNION ALL
+SELECT incident, 'outage', if(len(nodes) = 1, nodes[1], NULL), nodes, NULL, "release", begins, greatest(begins, ends),
+       lost_writes, noticed_by, greatest(0, coalesce(epoch_ms(begins) - epoch_ms(ends), 0))
+FROM outage;
 """
 
 _AWAY: Final = """
@@ -81,23 +121,41 @@ max(away_ms) AS away_max_ms
 """
 
 _TOUCHED: Final = """
-SELECT kind_ || '-' || who.incarnation AS incident, who.session, principal, client, who.begins AS connected_at,
+SELECT incident, who.session, principal, client, who.begins AS connected_at,
        who.ends AS left_at, who.cause,
        CASE WHEN nxt.session IS NOT NULL THEN 'recovered' WHEN se."end" = 'closed' THEN 'closed'
-            WHEN se."state" = 'ended' THEN 'expired' ELSE 'away' END AS fate,
+            WHEN se."state" = 'ended' OR se.session IS NULL THEN 'expired' ELSE 'away' END AS fate,
        nxt.begins AS back_at, nxt.node AS back_node, nxt.rung, nxt.replayed, nxt.away_ms, nxt.measured_by,
-       nxt.uncertain_ms, nxt.resent, nxt.lost, who.happened::DATE AS "date"
+       nxt.uncertain_ms, nxt.resent, nxt.lost, if(who.outage, who.put_off, nxt.put_off) AS put_off, nxt.held_up_ms,
+       who.refused, who.happened::DATE AS "date"
 FROM (
-    SELECT stint.*, incident.kind AS kind_, incident.begins AS happened,
-           row_number() OVER (PARTITION BY incident.kind, incident.incarnation, session ORDER BY turn) AS first_of
+    SELECT incident, session, stint.begins, stint.ends, cause, turn, false AS outage, NULL AS put_off, NULL AS refused,
+           incident.begins AS happened,
+           row_number() OVER (PARTITION BY incident, session ORDER BY turn) AS first_of
     FROM incident JOIN stint USING (incarnation)
     WHERE stint.begins <= coalesce(incident.ends, incident.begins)
       AND (stint.ends IS NULL OR stint.ends >= incident.begins - INTERVAL 1 SECOND)
       AND CASE incident.kind
           WHEN 'drain' THEN stint.cause IS NULL OR stint.cause NOT IN ('closed', 'expired')
           ELSE stint.cause IS NULL OR stint.cause IN ('node_died', 'fenced') END
+    UNION ALL
+    SELECT incident, session, s.begins, s.ends, s.cause, s.turn, true, put_off, refused, happened, 1
+    FROM (
+        SELECT incident, i.begins AS happened, e.session, min("at") AS first_at,
+               count(*) FILTER (reason = 'grid_unavailable') AS put_off,
+               count(*) FILTER (reason = 'session_unknown') AS refused
+        FROM incident i JOIN ev e ON i.kind = 'outage' AND e.type = 'session_refused' AND e.session IS NOT NULL
+             AND list_contains(i.nodes, e.node) AND e."at" >= i.begins - INTERVAL 1 SECOND
+             AND e."at" <= coalesce(i.ends, i.begins) + INTERVAL 60 SECONDS
+             AND (reason = 'grid_unavailable' OR (reason = 'session_unknown' AND i.lost_writes))
+        GROUP BY ALL
+    ) AS met
+    LEFT JOIN LATERAL (
+        SELECT begins, ends, cause, turn FROM stint WHERE stint.session = met.session AND stint.begins <= met.first_at
+        ORDER BY turn DESC LIMIT 1
+    ) AS s ON true
 ) AS who
-JOIN se USING (session)
+LEFT JOIN se USING (session)
 LEFT JOIN stint AS nxt ON nxt.session = who.session AND nxt.turn = who.turn + 1
 WHERE first_of = 1
 """
@@ -105,8 +163,8 @@ WHERE first_of = 1
 _QUERIES: Final = {
     "objectives": f"""
         WITH touched AS ({_TOUCHED}), never AS (
-            SELECT session, arg_min(i, begins::VARCHAR || i.kind || i.incarnation) AS i
-            FROM touched JOIN incident i ON touched.incident = i.kind || '-' || i.incarnation
+            SELECT session, arg_min(i, i.begins::VARCHAR || i.incident) AS i
+            FROM touched JOIN incident i USING (incident)
             WHERE fate IN ('expired', 'away') GROUP BY session
         ), m AS (
             SELECT date_trunc('hour', i.begins) AS "hour", i.node AS node, i."release" AS "release", count(*) AS missed
@@ -179,9 +237,10 @@ _QUERIES: Final = {
     """,
     "incidents": f"""
         WITH touched AS ({_TOUCHED})
-        SELECT kind || '-' || incarnation AS incident, any_value(kind) AS kind, any_value(i.node) AS node,
+        SELECT i.incident, any_value(kind) AS kind, any_value(i.node) AS node, any_value(nodes) AS nodes,
                any_value(incarnation) AS incarnation, any_value("release") AS "release", any_value(begins) AS begins,
-               any_value(ends) AS ends, any_value(noticed_by) AS noticed_by, count(session) AS sessions,
+               any_value(ends) AS ends, any_value(skew_ms) AS skew_ms, any_value(lost_writes) AS lost_writes,
+               any_value(noticed_by) AS noticed_by, count(session) AS sessions,
                count(*) FILTER (fate = 'recovered') AS comebacks, count(*) FILTER (rung = 'reattached') AS reattached,
                count(*) FILTER (rung = 'handed_over') AS handed_over, count(*) FILTER (rung = 'mirrored') AS mirrored,
                count(*) FILTER (rung = 'failed_over') AS failed_over,
@@ -192,9 +251,13 @@ _QUERIES: Final = {
                CASE WHEN count(session) > 0 THEN count(*) FILTER (fate = 'recovered') / count(session) END
                     AS recovered_share,
                {_AWAY}, coalesce(sum(resent), 0) AS resent, count(*) FILTER (lost > 0) AS lossy,
-               coalesce(sum(lost), 0) AS lost, max(back_at) AS settled_at, any_value(begins)::DATE AS "date"
-        FROM incident i LEFT JOIN touched ON touched.incident = kind || '-' || incarnation
-        GROUP BY kind || '-' || incarnation
+               coalesce(sum(lost), 0) AS lost,
+               if(count(session) > 0, count(*) FILTER (put_off > 0), NULL) AS put_off,
+               if(count(session) > 0, count(*) FILTER (refused > 0), NULL) AS refused,
+               ranked(list(held_up_ms) FILTER (held_up_ms IS NOT NULL), 50) AS held_up_p50_ms,
+               max(held_up_ms) AS held_up_max_ms, max(back_at) AS settled_at, any_value(begins)::DATE AS "date"
+        FROM incident i LEFT JOIN touched USING (incident)
+        GROUP BY i.incident
     """,
     "incident_sessions": _TOUCHED,
     "storms": f"""
@@ -227,7 +290,7 @@ _QUERIES: Final = {
                 AND session IS NOT NULL AND "at" >= s.begins AND "at" < s.ends) AS put_off,
                (SELECT list_sort(list(DISTINCT node)) FROM back
                 WHERE back.begins >= s.begins AND back.begins < s.ends) AS nodes,
-               coalesce((SELECT list_sort(list(i.kind || '-' || i.incarnation)) FROM incident i
+               coalesce((SELECT list_sort(list(i.incident)) FROM incident i
                 WHERE i.begins < s.ends AND coalesce(i.ends, i.begins) + INTERVAL 60 SECONDS >= s.begins), [])
                    AS incidents,
                s.begins::DATE AS "date"

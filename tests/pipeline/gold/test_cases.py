@@ -111,8 +111,31 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     story.tell(525, "n6a", "session_opened", session="s7", epoch=1, window_ms=60_000, principal="of-s7")
     story.tell(530, "n6a", "session_disconnected", session="s7", epoch=1, cause="connection_lost")
     story.tell(3_500, "n6a", "traffic_measured", since=3_440, until=3_500)
+    # The grid is away for n4 and n6. s1 is put off twice and back, s8 is forgotten, s10 is refused and back too soon.
+    story.tell(2_000, "n4b", "session_opened", session="s8", epoch=1, window_ms=60_000, principal="of-s8")
+    story.tell(2_001, "n6a", "session_opened", session="s10", epoch=1, window_ms=60_000, principal="of-s10")
+    story.tell(2_100, "n4b", "grid_lost")
+    story.tell(2_103, "n4b", "session_disconnected", session="s1", epoch=4, cause="connection_lost")
+    for seconds, session, reason in (
+        (2_105, "s1", "grid_unavailable"), (2_110, "s1", "grid_unavailable"), (2_106, "s10", "try_later"),
+    ):  # fmt: skip
+        story.tell(seconds, "n6a", "session_refused", session=session, reason=reason)
+    story.tell(2_120, "n4b", "grid_regained", away_ms=20_000, lost_writes=True, generation=2)
+    story.tell(2_122, "n6a", "grid_regained", away_ms=21_000, lost_writes=True, generation=2)
+    story.back(2_125, "n6a", "s1", 5, away_ms=22_000, peer_incarnation="n4b", replayed=False)
+    story.tell(2_130, "n4b", "session_refused", session="s8", reason="session_unknown")
+    # Later only n6 loses it, and never tells that it has it again.
+    story.tell(3_000, "n6a", "grid_lost")
+    # n7 dies, and the clock of the one who tells is five minutes behind.
+    story.tell(3_100, "n7a", "node_started")
+    story.tell(3_200, "n7a", "traffic_measured", since=3_140, until=3_200)
+    story.tell(2_903, "n4b", "node_expired", peer_incarnation="n7a", since=3_200, until=3_206)
+    story.tell(2_904, "n4b", "node_taken_over", peer_incarnation="n7a", count=0)
     made = story.tables(spark)
     return {name: [each.asDict(recursive=True) for each in made[name].collect()] for name in TOLD}
+
+
+OUTAGE = "outage-20260301T123500.000"
 
 
 def by(tables: Mapping[str, list[dict[str, Any]]], table: str, *key: str) -> dict[Any, dict[str, Any]]:
@@ -122,7 +145,8 @@ def by(tables: Mapping[str, list[dict[str, Any]]], table: str, *key: str) -> dic
 
 def test_incidents_are_what_happened_and_nothing_else(tables: dict[str, list[dict[str, Any]]]) -> None:
     assert {each["incident"] for each in tables["incidents"]} == {
-        "death-n1a", "death-n2a", "death-n4a", "drain-n3a", "hang-n5a",
+        "death-n1a", "death-n2a", "death-n4a", "death-n7a", "drain-n3a", "hang-n5a", "outage-20260301T123500.000",
+        "outage-20260301T125000.000",
     }  # fmt: skip
 
 
@@ -150,10 +174,41 @@ def test_everybody_whom_an_incident_touched_is_named_with_his_fate(tables: dict[
         ("death-n2a", "s2"): ("recovered", 3_500),
         ("death-n4a", "s4"): ("recovered", 100_000),
         ("drain-n3a", "s1"): ("recovered", 200),
+        (OUTAGE, "s1"): ("recovered", 22_000),
+        (OUTAGE, "s8"): ("away", None),
     }
     assert touched["death-n2a", "s2"]["lost"] == 7
     assert touched["death-n2a", "s2"]["principal"] == "of-s2"
     assert touched["drain-n3a", "s1"]["back_node"] == "n4"
+
+
+def test_an_outage_of_the_grid_is_told_with_who_was_held_up_and_what_was_lost(
+    tables: dict[str, list[dict[str, Any]]],
+) -> None:
+    found = by(tables, "incidents", "incident")
+    names = ("node", "nodes", "incarnation", "noticed_by", "lost_writes", "sessions", "put_off", "refused")
+    assert [found[OUTAGE][name] for name in names] == [None, ["n4", "n6"], None, "n4", True, 2, 1, 1]
+    assert found[OUTAGE]["ends"] - found[OUTAGE]["begins"] == timedelta(seconds=22)
+    assert (found[OUTAGE]["comebacks"], found[OUTAGE]["held_up_p50_ms"], found[OUTAGE]["held_up_max_ms"]) == (
+        1, 20_000, 20_000,
+    )  # fmt: skip
+    alone = found["outage-20260301T125000.000"]
+    assert [alone[name] for name in names] == ["n6", ["n6"], None, "n6", None, 0, None, None]
+    assert alone["ends"] is None
+    touched = by(tables, "incident_sessions", "incident", "session")
+    told = ("put_off", "held_up_ms", "refused", "principal")
+    assert [touched[OUTAGE, "s1"][name] for name in told] == [2, 20_000, 0, "of-s1"]
+    assert [touched[OUTAGE, "s8"][name] for name in told] == [0, None, 1, "of-s8"]
+
+
+def test_nothing_ends_before_it_begins_and_clocks_that_differ_are_told(
+    tables: dict[str, list[dict[str, Any]]],
+) -> None:
+    found = by(tables, "incidents", "incident")
+    behind = found["death-n7a"]
+    assert behind["ends"] == behind["begins"]
+    assert behind["skew_ms"] == 296_000
+    assert {name for name, each in found.items() if each["skew_ms"]} == {"death-n7a"}
 
 
 def test_incidents_sum_up_their_sessions(tables: dict[str, list[dict[str, Any]]]) -> None:
@@ -171,7 +226,7 @@ def test_every_rung_is_counted_and_whether_all_that_was_missed_followed(
     names = ("reattached", "handed_over", "mirrored", "failed_over", "other_rungs", "replayed", "not_replayed")
     assert [found["death-n2a"][name] for name in names] == [0, 0, 0, 2, 0, 1, 1]
     assert [found["drain-n3a"][name] for name in names] == [0, 1, 0, 0, 0, 0, 0]
-    assert [sum(each[name] for each in tables["objectives"]) for name in names] == [0, 1, 0, 4, 0, 2, 1]
+    assert [sum(each[name] for each in tables["objectives"]) for name in names] == [0, 1, 0, 5, 0, 2, 2]
     touched = by(tables, "incident_sessions", "incident", "session")
     told = [touched[key]["replayed"] for key in (("death-n2a", "s1"), ("death-n2a", "s2"), ("death-n4a", "s4"))]
     assert told == [True, False, None], "a node of the first version of the journal does not tell"
@@ -191,13 +246,13 @@ def test_one_client_that_tries_a_dead_token_often_is_one(tables: dict[str, list[
     assert [found["s9"][name] for name in names] == [6, "session_unknown", "n4", None]
     noon = {each["node"]: each for each in tables["objectives"] if each["hour"].replace(tzinfo=UTC) == NOON}
     assert {name: (each["refused"], each["refused_sessions"], each["put_off"]) for name, each in noon.items()} == {
-        "n1": (0, 0, 0), "n2": (0, 0, 0), "n3": (6, 0, 1), "n4": (5, 1, 0), "n6": (0, 0, 0),
+        "n1": (0, 0, 0), "n2": (0, 0, 0), "n3": (6, 0, 1), "n4": (6, 1, 0), "n6": (0, 0, 3), None: (0, 0, 0),
     }  # fmt: skip
 
 
 def test_who_never_came_back_from_an_incident_is_counted_and_once(tables: dict[str, list[dict[str, Any]]]) -> None:
     noon = {each["node"]: each for each in tables["objectives"] if each["hour"].replace(tzinfo=UTC) == NOON}
-    assert {name: each["missed"] for name, each in noon.items() if each["missed"]} == {"n1": 1}
+    assert {name: each["missed"] for name, each in noon.items() if each["missed"]} == {"n1": 1, None: 1}
     assert noon["n1"]["recovered_share"] == 0
     assert noon["n4"]["recovered_share"] == 2 / 3
 

@@ -75,10 +75,19 @@ def test_every_incident_of_the_world_is_found_and_no_other(lake: Lake, gold: dic
         expected |= {f"drain-{name}"} if run.drains < end else set()
         expected |= {f"hang-{name}"} if run.hangs < end else set()
         expected |= {f"death-{name}"} if run.killed and run.ends < end else set()
-    assert {each["incident"] for each in found if each["begins"] < end} == expected
-    assert {each["kind"] for each in found} == {"death", "hang", "drain"}
+    outages = [each for each in found if each["kind"] == "outage"]
+    of_nodes = [each for each in found if each["kind"] != "outage"]
+    assert {each["incident"] for each in of_nodes if each["begins"] < end} == expected
+    assert {each["kind"] for each in of_nodes} == {"death", "hang", "drain"}
+    planned = [each for each in world.outages if each.ends < end]
+    assert len(planned) == len([each for each in outages if each["begins"] < end]) > 0
+    for outage, each in zip(planned, sorted(outages, key=lambda row: row["begins"]), strict=False):
+        assert outage.begins <= each["begins"] <= each["ends"] <= outage.ends
+        assert each["lost_writes"] == outage.lost_writes
+        assert len(each["nodes"]) > 1
+        assert each["sessions"] > 0
     runs = {incarnation(SCALE.seed, number): run for number, run in enumerate(world.runs)}
-    for each in found:
+    for each in of_nodes:
         run = runs[each["incarnation"]]
         assert each["node"] == f"n{run.node}"
         assert each["sessions"] == each["comebacks"] + each["expired"] + each["closed"] + each["away"]

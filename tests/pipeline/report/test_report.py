@@ -131,6 +131,42 @@ def test_tables_of_a_release_that_knew_no_replay_are_told_beside_newer_ones(lake
     assert told.count("were sent every update that they had missed") == 1, "of the older incident nobody knows"
 
 
+def test_a_grid_outage_tells_who_was_held_up_and_what_was_lost(tmp_path: Path) -> None:
+    outage = "outage-20260102T120100.000"
+    of_it = {"incident": outage, "kind": "outage", "node": None, "nodes": ["n1", "n2"], "incarnation": None}
+    told_of_it = {"sessions": 3, "put_off": 2, "refused": 1, "held_up_p50_ms": 5_000, "held_up_max_ms": 9_000}
+    write_gold(tmp_path / "gold", "incidents", [incident(**of_it, **told_of_it, lost_writes=True, noticed_by="n1")])
+    held = {"put_off": 2, "held_up_ms": 9_000}
+    write_gold(tmp_path / "gold", "incident_sessions", [touched("held", incident=outage, back_at=at(80), **held)])
+    told = words(page_of(tmp_path))
+    assert "Grid outage of n1, n2, 2026-01-02 12:01:00" in told
+    assert "2 clients were told to try again; those that came back had waited for 5 s (median), 9 s at most." in told
+    assert "because the grid had forgotten their sessions: 1." in told
+    assert "publishes that were acknowledged shortly before may be gone" in told
+    assert "1 grid outage" in told
+
+
+def test_a_clock_that_is_behind_is_told_and_no_negative_length(tmp_path: Path) -> None:
+    write_gold(tmp_path / "gold", "incidents", [incident(ends=at(60), skew_ms=297_000)])
+    assert "by at least 4.95 min" in words(page_of(tmp_path))
+    write_gold(tmp_path / "older" / "gold", "incidents", [incident(ends=at(60 - 297))])
+    for lake in (tmp_path, tmp_path / "older"):
+        told = words(page_of(lake))
+        assert "-297" not in told
+        assert "unknown" in told
+
+
+def test_rejected_lines_and_accepted_losses_are_told(lake: Path) -> None:
+    assert "No line of the journal was rejected" in words(page_of(lake))
+    rows = [("not JSON", 7, 0, [3, 9]), ("accepted as lost", 0, 2, [3])]
+    names = ("reason", "lines", "gaps", "streams")
+    days = {"first_at": at(0), "last_at": at(9), "date": NOON.date()}
+    write_gold(lake / "gold", "rejections", [dict(zip(names, row, strict=True)) | days for row in rows])
+    told = words(page_of(lake))
+    assert "7 lines rejected, 2 losses accepted" in told
+    assert "7 lines of the journal could not become events, and 2 gaps and losses were written down" in told
+
+
 def test_all_comebacks_of_the_days_are_found_and_no_others(lake: Path) -> None:
     found = findings_of(lake)
     assert sorted(found.comebacks.away_ms.tolist()) == [12, 900, 20_000]
@@ -203,7 +239,12 @@ def test_a_quiet_day_is_told_as_one(tmp_path: Path) -> None:
     )
     write_sessions(tmp_path / "silver" / "sessions", [])
     told = words(page_of(tmp_path))
-    for sentence in ("Nobody came back on these days.", "No node died, hung or was drained.", "There were none."):
+    sentences = (
+        "Nobody came back on these days.",
+        "No node died, hung or was drained, and none lost the grid.",
+        "There were none.",
+    )
+    for sentence in sentences:
         assert sentence in told
     assert "The numbers of all 5 events follow without a hole" in told
 

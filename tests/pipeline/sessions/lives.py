@@ -24,6 +24,7 @@ from pipeline.sessions.rules import (
 )
 
 SECOND = 1_000_000
+_REASONS = ("stale_attempt", "grid_unavailable")
 START = 1_767_000_000 * SECOND
 NODES = ("n1", "n2", "n3")
 
@@ -70,7 +71,7 @@ def live(chance: Random, teller: Teller, now: float = 0.0) -> list[Fact]:
         gone = now
         now += chance.randint(0, 20)
         if chance.random() < 0.3:
-            teller.tell(REFUSED, now, chance.choice(NODES), epoch, reason="stale_attempt")
+            teller.tell(REFUSED, now, chance.choice(NODES), epoch, reason=chance.choice(_REASONS))
         previous, node = node, chance.choice(NODES)
         epoch += 1
         away_ms = chance.choice([None, round((now - gone) * 1000), -1, 10**12, 10**6])

@@ -154,12 +154,24 @@ SELECT
 FROM ended
 WINDOW one AS (PARTITION BY session ORDER BY i);
 
+CREATE OR REPLACE TEMP TABLE waits AS
+SELECT s.session, s.i, count(f.moment) AS put_off, (s.begins - min(f.moment)) // 1000 AS held_up_ms
+FROM (
+    SELECT session, i, begins, coalesce(lag(begins) OVER (PARTITION BY session ORDER BY i), 0) AS began FROM stints
+) s
+LEFT JOIN facts f ON f.session = s.session AND f.type = 'session_refused' AND f.moment > s.began
+    AND f.moment <= s.begins AND f.reason IN (
+        'grid_unavailable', 'draining', 'rate_limited', 'too_many_sessions', 'authentication_unavailable', 'try_later',
+        'handshake_timeout'
+    )
+GROUP BY s.session, s.i, s.begins;
+
 CREATE OR REPLACE TEMP TABLE pieces AS
 SELECT session, 0 AS place, {
     'kind': 'away', 'begins': begins - told_ms * 1000, 'ends': begins, 'node': peer, 'incarnation': peer_incarnation,
     'release': NULL, 'epoch': NULL, 'rung': NULL, 'reason': NULL, 'replayed': NULL, 'cause': NULL, 'away_ms': NULL,
     'measured_by': NULL, 'uncertain_ms': NULL, 'resent': NULL, 'conflated': NULL, 'deduplicated': NULL,
-    'lost': NULL, 'peer': NULL
+    'lost': NULL, 'peer': NULL, 'put_off': NULL, 'held_up_ms': NULL
 } AS piece
 FROM spans WHERE i = 1 AND told_ms IS NOT NULL
 UNION ALL
@@ -183,14 +195,16 @@ SELECT session, 2 * i, {
     'resent': if(began = 'session_resumed', resent, NULL),
     'conflated': if(began = 'session_resumed', conflated, NULL),
     'deduplicated': deduplicated,
-    'lost': if(began = 'session_resumed', lost, NULL), 'peer': if(began = 'session_resumed', peer, NULL)
-} FROM spans
+    'lost': if(began = 'session_resumed', lost, NULL), 'peer': if(began = 'session_resumed', peer, NULL),
+    'put_off': if(began = 'session_resumed', put_off, NULL),
+    'held_up_ms': if(began = 'session_resumed', held_up_ms, NULL)
+} FROM spans JOIN waits USING (session, i)
 UNION ALL
 SELECT session, 2 * i + 1, {
     'kind': 'away', 'begins': stops, 'ends': bound, 'node': node, 'incarnation': incarnation, 'release': release,
     'epoch': epoch, 'rung': NULL, 'reason': NULL, 'replayed': NULL, 'cause': why, 'away_ms': NULL,
     'measured_by': NULL, 'uncertain_ms': NULL, 'resent': NULL, 'conflated': NULL, 'deduplicated': NULL,
-    'lost': NULL, 'peer': NULL
+    'lost': NULL, 'peer': NULL, 'put_off': NULL, 'held_up_ms': NULL
 } FROM spans WHERE i < n OR (lost_at IS NOT NULL AND stops IS DISTINCT FROM ended_at);
 
 WITH timelines AS (
@@ -225,6 +239,10 @@ told AS (
         session, max(told_epoch) AS epoch, count(*) AS events,
         min(moment) AS first_event_at, max(moment) AS last_event_at,
         count(*) FILTER (type = 'session_refused') AS refused,
+        count(*) FILTER (type = 'session_refused' AND reason IN (
+            'grid_unavailable', 'draining', 'rate_limited', 'too_many_sessions', 'authentication_unavailable',
+            'try_later', 'handshake_timeout'
+        )) AS put_off,
         count(*) FILTER (type = 'session_slow_closed') AS slow_closes
     FROM facts GROUP BY session
 )
@@ -238,7 +256,8 @@ SELECT
     coalesce(c.comebacks, 0) AS comebacks, CAST(coalesce(c.resent, 0) AS BIGINT) AS resent,
     CAST(coalesce(c.deduplicated, 0) AS BIGINT) AS deduplicated,
     CAST(coalesce(c.conflated, 0) AS BIGINT) AS conflated, CAST(coalesce(c.lost, 0) AS BIGINT) AS lost,
-    t.refused, t.slow_closes, c.opened_at IS NOT NULL AS complete, t.first_event_at, t.last_event_at, t.events
+    t.refused, t.put_off, t.slow_closes, c.opened_at IS NOT NULL AS complete, t.first_event_at, t.last_event_at,
+    t.events
 FROM told t
 LEFT JOIN counted c USING (session)
 LEFT JOIN timelines l USING (session)

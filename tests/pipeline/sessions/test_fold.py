@@ -195,6 +195,23 @@ def test_refusals_and_fences_alone_make_no_session() -> None:
     assert told(teller.facts) is None
 
 
+def test_who_was_told_to_try_again_was_held_up() -> None:
+    teller = Teller()
+    teller.tell(REFUSED, 0, "n2", 1, reason="try_later")
+    teller.opened(1)
+    teller.disconnected(10, "n1", 1)
+    for at, reason in ((12, "grid_unavailable"), (13.5, "token_superseded"), (15, "try_later")):
+        teller.tell(REFUSED, at, "n2", 1, reason=reason)
+    teller.resumed(20, "n2", 2, peer="n1")
+    teller.disconnected(30, "n2", 2)
+    teller.resumed(31, "n2", 3, peer="n2")
+    found = row(teller.facts)
+    assert (found["refused"], found["put_off"]) == (4, 3)
+    assert [(each["put_off"], each["held_up_ms"]) for each in found["intervals"]] == [
+        (None, None), (None, None), (2, 8_000), (None, None), (0, None),
+    ]  # fmt: skip
+
+
 def test_what_nobody_ends_has_ended_when_its_window_has_passed() -> None:
     teller = Teller()
     teller.opened(0, window_ms=30_000)
