@@ -12,6 +12,7 @@ from gateway.ports.destinations import DestinationStore
 from gateway.ports.history import HistoryStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
+from gateway.ports.queues import QueueStore
 from gateway.ports.revocations import RevocationStore
 from gateway.ports.sessions import SessionStore
 from gateway.ports.topics import TopicStore, TopicTail
@@ -64,6 +65,10 @@ class Grid(Protocol):
     @property
     def tail(self) -> TopicTail:
         """Streams of topics."""
+
+    @property
+    def queues(self) -> QueueStore:
+        """Queues."""
 
     @property
     def revocations(self) -> RevocationStore:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from gateway.adapters.memory.grid_connection import GridConnection
+from gateway.adapters.memory.queue_store import MemoryQueueStore
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stores import (
     MemoryDestinationStore,
@@ -42,6 +43,7 @@ class MemoryGrid:
         self._topics = MemoryTopicStore(self._connection)
         self._history = MemoryHistoryStore(self._connection)
         self._tail = MemoryTopicTail(self._connection)
+        self._queues = MemoryQueueStore(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
         self._destinations = MemoryDestinationStore(self._connection)
         self._journal = MemoryJournal(self._connection, node)
@@ -70,6 +72,11 @@ class MemoryGrid:
     def tail(self) -> MemoryTopicTail:
         """See the port."""
         return self._tail
+
+    @property
+    def queues(self) -> MemoryQueueStore:
+        """See the port."""
+        return self._queues
 
     @property
     def revocations(self) -> MemoryRevocationStore:

@@ -77,6 +77,7 @@ class GridConnection:
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
         self._on_news: Callable[[set[int] | None], None] = lambda _partitions: None
         self._on_tables: list[Callable[[], None]] = []
+        self._on_deliveries: Callable[[], None] = lambda: None
 
     @property
     def state(self) -> GridState:
@@ -125,6 +126,7 @@ class GridConnection:
         self._mailboxes.clear()
         self._on_news(None)
         self._look_at_tables()
+        self._on_deliveries()
 
     def cut(self) -> None:
         """Break this one connection until ``mend``."""
@@ -199,6 +201,10 @@ class GridConnection:
         """Have *on_tables* called when revocations or destinations may have changed."""
         self._on_tables.append(on_tables)
 
+    def watch_deliveries(self, on_deliveries: Callable[[], None]) -> None:
+        """Have *on_deliveries* called when messages of queues may have been assigned."""
+        self._on_deliveries = on_deliveries
+
     def mailbox(self, node: NodeRef) -> Inbox[Ownership]:
         """Open the mailbox of *node*; an earlier one is closed."""
         if (earlier := self._mailboxes.get(node)) is not None:
@@ -220,6 +226,11 @@ class GridConnection:
         """See ``Client``."""
         if self._up:
             self._on_news(partitions)
+
+    def delivered(self) -> None:
+        """See ``Client``."""
+        if self._up:
+            self._on_deliveries()
 
     def told(self, to: NodeRef, ownership: Ownership) -> None:
         """See ``Client``."""
@@ -254,6 +265,7 @@ class GridConnection:
         if self.readable:
             self._on_news(None)
             self._look_at_tables()
+            self._on_deliveries()
 
     def _look_at_tables(self) -> None:
         for look in self._on_tables:

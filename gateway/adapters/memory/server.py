@@ -24,7 +24,7 @@ from gateway.adapters.memory.journal_table import JournalStream
 from gateway.adapters.memory.state import GridData
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.errors import GatewayError
-from gateway.ports import DEFAULT_HISTORY_BYTES, GridUnavailable, Ownership, StreamPosition, TopicValue
+from gateway.ports import DEFAULT_HISTORY_BYTES, Assigned, GridUnavailable, Ownership, StreamPosition, TopicValue
 
 DEFAULT_STREAM_LENGTH: Final = 10_000
 """Entries kept per topic partition; the same default as the setting ``stream_length``."""
@@ -53,6 +53,9 @@ class Client(Protocol):
 
     def news(self, partitions: set[int]) -> None:
         """Topic partitions got new entries."""
+
+    def delivered(self) -> None:
+        """Messages of queues were assigned."""
 
     def told(self, to: NodeRef, ownership: Ownership) -> None:
         """A message for one node."""
@@ -265,6 +268,9 @@ class MemoryGridServer:
         if news := self._data.topics.take_news():
             for client in tuple(self._clients):
                 client.news(news)
+        if self._data.queues.take_news():
+            for client in tuple(self._clients):
+                client.delivered()
         if self._data.table_revisions != revisions:
             for client in tuple(self._clients):
                 client.tables_changed()
@@ -299,6 +305,10 @@ class MemoryGridServer:
     ) -> tuple[list[TopicValue], StreamPosition] | None:
         """Read a partition's stream; see ``Stream.after``."""
         return self._data.topics.after(partition, position, limit)
+
+    def deliveries_after(self, partition: int, position: StreamPosition) -> list[Assigned] | None:
+        """Read a partition's deliveries; see ``Queues.after``."""
+        return self._data.queues.after(partition, position)
 
     @property
     def data(self) -> GridData:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 
 from gateway.adapters.memory.destination_table import Destinations
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
+from gateway.adapters.memory.queue_table import Queues
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
@@ -15,7 +17,26 @@ from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.versions import UNSEEN_GENERATIONS
 from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Ended, Fenced, Ownership, PublishCommand, Published, PublishResult, TopicValue
+from gateway.ports import (
+    Attached,
+    AttachRefused,
+    DeliveryTag,
+    Ended,
+    Fenced,
+    MessageId,
+    Ownership,
+    PublishCommand,
+    Published,
+    PublishResult,
+    QueueBounds,
+    QueueFull,
+    SendCommand,
+    SendResult,
+    Sent,
+    SettleCommand,
+    SettleResult,
+    TopicValue,
+)
 
 NO_RUN = 0
 """The run id stored in a grid that nobody has adopted yet."""
@@ -26,6 +47,9 @@ NEVER_ADOPTED = GridGeneration(0)
 
 NO_SEAL = 0
 """In the place of the seal of a generation, where there is none."""
+
+_NO_ROOM = MessageId(-1)
+"""In the place of the id of a message that was not sent."""
 
 _SEALS = count(1)
 """Numbers for seals; copies of data share them, as nothing else may."""
@@ -55,6 +79,7 @@ class GridData:
             stream_length=stream_length, stream_bytes=stream_bytes, history_bytes=history_bytes, depth=depth
         )
         self.destinations = Destinations()
+        self.queues = Queues(depth)
         self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
@@ -120,6 +145,78 @@ class GridData:
             for each in commands
         ]
 
+    def send(self, commands: Sequence[SendCommand], now: float) -> list[SendResult]:
+        """Put messages into queues in order, each one atomic step, once; fenced as publishes are."""
+        return [self._send(each, now) for each in commands]
+
+    def _send(self, command: SendCommand, now: float) -> SendResult:
+        ownership = command.ownership
+        if self.sessions.has_ended(ownership.session, now):
+            return Fenced(f"session {ownership.session} has ended")
+        try:
+            number, before = self.topics.once(
+                *(self.queues.partition(command.queue), ownership, command.request, command.settled, now),
+                held=self.sessions.__contains__,
+                step=lambda: self.queues.send(command, self._generation, now) or _NO_ROOM,
+            )
+        except Fenced as fenced:
+            return fenced
+        return QueueFull(before) if number == _NO_ROOM else Sent(number or MessageId(0), before)
+
+    def attach(
+        self,
+        ownership: Ownership,
+        queue: TopicPath,
+        *,
+        credit: int,
+        bounds: QueueBounds,
+        most_consumers: int,
+        now: float,
+    ) -> Attached | AttachRefused:
+        """Let a session consume; see ``QueueStore.attach``."""
+        attached = None
+        if not self.sessions.has_ended(ownership.session, now):
+            attached = self.queues.attach(
+                ownership,
+                queue,
+                credit=credit,
+                bounds=bounds,
+                most_consumers=most_consumers,
+                generation=self._generation,
+                now=now,
+            )
+        if attached is None:
+            raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}, or has ended")
+        return attached
+
+    def settle(self, command: SettleCommand, now: float) -> list[SettleResult]:
+        """Settle what a consumer holds, all in one atomic step; see ``QueueStore.settle``."""
+        ownership, queue = command.ownership, command.queue
+        session = ownership.session
+        may = self.queues.may_settle(ownership, queue)
+        if may is None or self.sessions.has_ended(session, now):
+            raise Fenced(f"session {session} has a newer owner than epoch {ownership.epoch}, or has ended")
+        self.topics.check(self.queues.partition(queue), ownership)
+        results: list[SettleResult] = []
+        if not may:
+            missing = [tuple(message for _, message in each.messages) for each in command.steps]
+            return [SettleResult(each, duplicate=False, complete=False) for each in missing]
+        self.queues.see(session, queue, command.seen)
+        for each in command.steps:
+            answer, before = self.topics.once(
+                *(self.queues.partition(queue), ownership, each.request, command.settled, now),
+                held=self.sessions.__contains__,
+                step=partial(self.queues.settle, session, queue, each, now),
+            )
+            results.append(SettleResult(() if before else answer or (), before, not answer))
+        self.queues.close(queue, self._generation, now)
+        return results
+
+    def leave(self, ownership: Ownership, queue: TopicPath, seen: DeliveryTag, now: float) -> None:
+        """Let a session consume no more; see ``QueueStore.leave``."""
+        if not self.queues.leave(ownership.session, queue, self._generation, now, epoch=ownership.epoch, seen=seen):
+            raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
+
     def restore(self, values: Sequence[TopicValue], now: float) -> int:
         """Put values back, each one atomic step; see ``TopicStore.restore``."""
         return sum(self.topics.restore(each, self._generation, now) for each in values)
@@ -131,9 +228,10 @@ class GridData:
         return self.topics.remove(topic, self._generation, keep, now, history)
 
     def end(self, ownership: Ownership, reason: ErrorCode, now: float) -> None:
-        """End a session; its receipts go with it, also those that it left behind when it ended before."""
+        """End a session; its receipts and consumers go with it, also what it left behind when it ended before."""
         self.sessions.end(ownership, reason, now)
         self.topics.forget(ownership.session)
+        self.queues.forget(ownership.session, self._generation, now)
 
     def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]], now: float) -> list[bool]:
         """End sessions, each one atomic step; tells for each whether its ownership was accepted."""
@@ -148,10 +246,11 @@ class GridData:
         return ended
 
     def expire(self, partition: int, limit: int, now: float) -> list[Ended]:
-        """End sessions whose window is over; their receipts go with them."""
+        """End sessions whose window is over; their receipts and consumers go with them."""
         ended = self.sessions.expire(partition, limit, now)
         for each in ended:
             self.topics.forget(each.session)
+            self.queues.forget(each.session, self._generation, now)
         return ended
 
     def orphan(self, expired: NodeRef, sessions: Sequence[SessionId], now: float) -> list[Epoch | None]:
@@ -163,5 +262,9 @@ class GridData:
     def inventory(self, now: float) -> set[str]:
         """Name everything that is kept."""
         return (
-            self.sessions.inventory(now) | self.leases.inventory() | self.topics.inventory() | self.journal.inventory()
+            self.sessions.inventory(now)
+            | self.leases.inventory()
+            | self.topics.inventory()
+            | self.queues.inventory()
+            | self.journal.inventory()
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from gateway.adapters.memory.history_table import Histories
 from gateway.core.destinations.limits import HistoryLimits
@@ -20,12 +20,15 @@ from gateway.ports import (
     HistoryQuestion,
     NotCreated,
     NotStored,
+    Ownership,
     PublishCommand,
     Published,
     StreamPosition,
     TopicPage,
     TopicValue,
 )
+
+T = TypeVar("T")
 
 FIRST_SEQUENCE: Final = 1
 """What a stream numbers the first publish of a generation with; as on Redis, so that event ids look the same."""
@@ -146,7 +149,7 @@ class _Receipts:
 
     epoch: Epoch
     last: RequestNumber = NO_REQUEST
-    answers: OrderedDict[RequestNumber, Published | NotCreated | NotStored] = field(default_factory=OrderedDict)
+    answers: OrderedDict[RequestNumber, object] = field(default_factory=OrderedDict)
     used: float = 0.0
 
 
@@ -223,19 +226,14 @@ class Topics:
         """
         number = topic_partition(command.topic, self._depth)
         partition = self._partitions[number]
-        self._forget_oldest(partition, now, held)
-        ownership = command.ownership
-        receipts = partition.receipts.setdefault(ownership.session, _Receipts(ownership.epoch))
-        if ownership.epoch < receipts.epoch:
-            return Fenced(f"session {ownership.session} has published in epoch {receipts.epoch} already")
-        receipts.epoch = ownership.epoch
-        receipts.used = now
-        partition.receipts.move_to_end(ownership.session)
+        receipts = self._open(number, command.ownership, command.settled, now, held)
+        if receipts is None:
+            return Fenced(f"session {command.ownership.session} has published by a newer epoch already")
         answers = receipts.answers
-        while answers and next(iter(answers)) <= command.settled:
-            answers.popitem(last=False)
         if command.request <= receipts.last:
-            return answers.get(command.request, Published(Version(0), EventId(""), duplicate=True))
+            # A request of another kind has a number of its own.
+            known = answers.get(command.request, Published(Version(0), EventId(""), duplicate=True))
+            return cast("Published | NotCreated | NotStored", known)
         receipts.last = command.request
         is_new = command.topic not in partition.values
         is_full = is_new and command.most_topics and len(partition.values) >= command.most_topics
@@ -255,6 +253,78 @@ class Topics:
         if command.request > command.settled:
             answers[command.request] = Published(value.version, value.event, duplicate=True)
         return Published(value.version, value.event, duplicate=False, created=is_new)
+
+    def once(
+        self,
+        number: int,
+        ownership: Ownership,
+        request: RequestNumber,
+        settled: RequestNumber,
+        now: float,
+        *,
+        held: Callable[[SessionId], bool],
+        step: Callable[[], T],
+    ) -> tuple[T | None, bool]:
+        """Execute a request of another kind in a partition, once.
+
+        Args:
+            number: the partition.
+            ownership: for whom.
+            request: its number; 0 for what is no request, and is executed.
+            settled: receipts up to this request may be forgotten.
+            now: the grid's clock.
+            held: tells whether the grid holds a session.
+            step: executes it.
+
+        Returns:
+            What came of it, and whether that was before; None then if that is forgotten.
+
+        Raises:
+            Fenced: a newer owner has been here.
+        """
+        self.check(number, ownership)
+        if not request:
+            return step(), False
+        receipts = self._open(number, ownership, settled, now, held)
+        if receipts is not None and request > receipts.last:
+            answer = step()
+            receipts.last = request
+            if request > settled:
+                receipts.answers[request] = answer
+            return answer, False
+        return None if receipts is None else cast("T | None", receipts.answers.get(request)), True
+
+    def check(self, number: int, ownership: Ownership) -> None:
+        """Expect that no newer owner of a session has been in a partition.
+
+        Raises:
+            Fenced: one has.
+        """
+        receipts = self._partitions[number].receipts.get(ownership.session)
+        if receipts is not None and ownership.epoch < receipts.epoch:
+            raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
+
+    def _open(
+        self,
+        number: int,
+        ownership: Ownership,
+        settled: RequestNumber,
+        now: float,
+        held: Callable[[SessionId], bool],
+    ) -> _Receipts | None:
+        """Look up the receipts of a session; None if a newer owner has been here."""
+        partition = self._partitions[number]
+        self._forget_oldest(partition, now, held)
+        receipts = partition.receipts.setdefault(ownership.session, _Receipts(ownership.epoch))
+        if ownership.epoch < receipts.epoch:
+            return None
+        receipts.epoch = ownership.epoch
+        receipts.used = now
+        partition.receipts.move_to_end(ownership.session)
+        answers = receipts.answers
+        while answers and next(iter(answers)) <= settled:
+            answers.popitem(last=False)
+        return receipts
 
     def position(self, number: int) -> StreamPosition:
         """See ``TopicStore.position``."""

@@ -15,6 +15,7 @@ from gateway.adapters.redis.history import LogWriter, RedisHistory
 from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.nodes import RedisNodes
+from gateway.adapters.redis.queues import RedisQueues
 from gateway.adapters.redis.revocations import RedisRevocations
 from gateway.adapters.redis.sessions import RedisSessions
 from gateway.adapters.redis.tail import RedisTail
@@ -132,6 +133,9 @@ class RedisGrid:
         self._history = RedisHistory(
             grid=self._connection, keys=keys, writer=writer, foreign=foreign, depth=topic_depth
         )
+        self._queues = RedisQueues(
+            grid=self._connection, keys=keys, tail=self._tail, foreign=foreign, depth=topic_depth
+        )
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._destinations = RedisDestinations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._journal = RedisJournal(
@@ -162,6 +166,11 @@ class RedisGrid:
     def tail(self) -> RedisTail:
         """Streams of topics."""
         return self._tail
+
+    @property
+    def queues(self) -> RedisQueues:
+        """Queues."""
+        return self._queues
 
     @property
     def revocations(self) -> RedisRevocations:

@@ -46,6 +46,25 @@ key                              type    content
 ``P:{t17}:closed``               zset    short hash of each ended session that published here → when to forget it. Keeps
                                          a delayed publish out for one window, and ten minutes at least; bounded, and
                                          expires as a whole an hour after the last of them.
+``P:{t17}:queue:<queue>``        hash    Of a queue: ``bytes`` of its messages, ``dead`` of dead letters, ``turn``,
+                                         the newest tag, and ``holder``, the consumer that an exclusive one serves. This
+                                         and the next eight are written by each step of the queue (``queue.lua``), and
+                                         deleted when it has neither messages nor consumers.
+``P:{t17}:queue-messages:<q>``   hash    id → ``<sent> <expires> <bytes of headers> <headers><value>``.
+``P:{t17}:queue-ready:<q>``      zset    id → id, of messages that wait for a consumer.
+``P:{t17}:queue-timers:<q>``     zset    ``r<id>`` (delayed), ``e<id>`` (expires), ``a<member of held>`` (is taken
+                                         back) → when.
+``P:{t17}:queue-held:<q>``       zset    ``<session> <tag> <id>`` of each message that somebody holds, all with score 0.
+``P:{t17}:queue-consumers:<q>``  hash    session → ``<epoch> <credit> <held> <seen> <joined>``.
+``P:{t17}:queue-idle:<q>``       zset    consumer with credit left → the tag that it was given last.
+``P:{t17}:queue-dead:<q>``       zset    id of each dead letter → since when, in milliseconds.
+``P:{t17}:queue-notes:<q>``      hash    id → ``<failed deliveries> <reason>``, of what was given to somebody before.
+``P:{t17}:queues``               hash    queue → its bounds; the empty name → ``<generation> <newest id of a message>``.
+                                         Written by each step of a queue; stays.
+``P:{t17}:queues-due``           zset    queue → when the first of its timers is over (ms). As the queue.
+``P:{t17}:deliveries``           stream  ``<generation>-<sequence>`` → ``[queue, "<session> <epoch> <tag> <id> …"]``:
+                                         who was given what. Trimmed to about 10,000 entries; stays.
+``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from; deleted with it.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, when writes were ``lost``
@@ -117,6 +136,12 @@ _SHORT_HASH_BYTES: Final = 8
 10^-12, and all that follows is a refusal with the wrong reason."""
 
 
+_QUEUE_PARTS: Final = (
+    "queue",
+    *(f"queue-{part}" for part in ("messages", "ready", "timers", "held", "consumers", "idle", "dead", "notes")),
+)
+"""Beginnings of the names of a queue's own keys, in the order in which scripts take them."""
+
 NODES_TAG: Final = "nodes"
 """Hash tag of what belongs to no partition."""
 
@@ -180,6 +205,11 @@ class Keys:
         self.log_marks = tuple(f"{each}log-marks" for each in topics)
         self._log = tuple(f"{each}log:" for each in topics)
         self._receipts = tuple(f"{each}receipts:" for each in topics)
+        self.queues = tuple(f"{each}queues" for each in topics)
+        self.queues_due = tuple(f"{each}queues-due" for each in topics)
+        self.deliveries = tuple(f"{each}deliveries" for each in topics)
+        self._consuming = tuple(f"{each}consuming:" for each in topics)
+        self._queue = tuple(tuple(f"{each}{part}:" for part in _QUEUE_PARTS) for each in topics)
         self.journal = tuple(f"{prefix}:{{{tag}}}:journal" for tag in JOURNAL_TAGS)
         self.journal_state = tuple(f"{each}-state" for each in self.journal)
 
@@ -194,6 +224,15 @@ class Keys:
     def log(self, partition: int, topic: TopicPath) -> str:
         """Name the stream of a topic's history."""
         return self._log[partition] + topic
+
+    def consuming(self, partition: int, session: SessionId) -> str:
+        """Name the hash of the queues in a topic partition that a session consumes from."""
+        return self._consuming[partition] + session
+
+    def queue(self, partition: int, queue: TopicPath) -> tuple[str, ...]:
+        """Name the keys of a queue in the order of ``queue.lua``, those of its partition at the end."""
+        shared = (self.queues[partition], self.queues_due[partition], self.deliveries[partition])
+        return (*(each + queue for each in self._queue[partition]), *shared)
 
     def probe(self, tag: str) -> str:
         """Name a key of a hash tag that is never there: a master that gives its slot away redirects who asks for it."""

@@ -12,11 +12,12 @@ from gateway.adapters.redis.batcher import ScriptFailed, fresh
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
+from gateway.adapters.redis.queues import head, leave_command
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.adapters.redis.write_gate import ANY_TERM, WriteGate
 from gateway.core.session.stored_size import ENTRY_BYTES, RECEIPTS_BYTES, SESSION_BYTES
 from gateway.core.topics.topics import session_partition
-from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
+from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Claimed,
@@ -383,7 +384,7 @@ class RedisSessions:
             return None
 
     async def _delete(self, marked: Sequence[tuple[SessionId, bytes, bytes]]) -> list[bool]:
-        """Delete sessions marked as ended, with their receipts.
+        """Delete sessions marked as ended, with their receipts; they consume from no queue any more.
 
         Args:
             marked: id, topic partitions and window of each, as the grid holds them.
@@ -394,6 +395,7 @@ class RedisSessions:
         keys = self._keys
         clock = self._grid.clock.argument()
         forget: list[Command] = []
+        places: list[tuple[SessionId, int]] = []
         purge: list[Command] = []
         for session, partitions, window in marked:
             short = short_hash(session)
@@ -401,16 +403,24 @@ class RedisSessions:
             late = max(memory, _LATE_PUBLISH_MS)
             forget += [
                 scripts.TOPIC_FORGET(
-                    *(keys.receipts(each, session), keys.closed[each]),
+                    *(keys.receipts(each, session), keys.closed[each], keys.consuming(each, session)),
                     *(clock, short, late, ENDED_MOST, _CLOCK_SET_MS),
                 )
                 for each in _split(partitions)
             ]
+            places += [(session, each) for each in _split(partitions)]
             ids = keys.ids[session_partition(session)]
             purge.append(
                 scripts.SESSION_PURGE(*self._all_keys(session), ids, clock, session, short, memory, ENDED_MOST)
             )
-        await self._batcher.call_all(forget)
+        left: list[Command] = []
+        for (session, partition), queues in zip(places, await self._batcher.call_all(forget), strict=True):
+            for name in queues:
+                queue = TopicPath(name.decode())
+                left.append(leave_command(keys, (partition, queue), session, head(self._grid, queue)))
+        if left:
+            # What the session holds is in its queues again before the session is gone: who finishes this finds them.
+            self._see_to(*await self._batcher.call_all(left))
         return [reply == 1 for reply in await self._batcher.call_all(purge)]
 
     def _names(self, owner: NodeRef, partition: int) -> Command:

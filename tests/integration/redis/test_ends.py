@@ -45,6 +45,7 @@ class Ending:
         keys, session = Keys(bench.prefix), self._record.id
         place = session_partition(session)
         self._receipts, self._closed = keys.receipts(PARTITION, session), keys.closed[PARTITION]
+        self._consuming = keys.consuming(PARTITION, session)
         self._indexes = (keys.session(session), keys.owned[place], keys.deadlines[place])
         self._ended, self._ids = keys.ended[place], keys.ids[place]
         self._replica: tuple[bytes, int] = (b"", 0)
@@ -76,7 +77,8 @@ class Ending:
 
     async def forget(self) -> None:
         clock, short = self._grid._connection.clock.argument(), short_hash(self._record.id)
-        await self._call(scripts.TOPIC_FORGET(self._receipts, self._closed, clock, short, MEMORY_MS, 10, MEMORY_MS))
+        keys = (self._receipts, self._closed, self._consuming)
+        await self._call(scripts.TOPIC_FORGET(*keys, clock, short, MEMORY_MS, 10, MEMORY_MS))
 
     async def purge(self) -> None:
         session = self._record.id

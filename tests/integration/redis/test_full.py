@@ -29,9 +29,10 @@ MAXMEMORY = "12mb"
 
 REFUSED_WHEN_FULL = {
     *("session_create", "session_change", "topic_publish", "topic_restore", "journal_append"),
-    "session_owners",
+    *("log_restore", "queue_send"),
+    *("session_owners", "queue_dead", "queue_due", "queue_look"),
 }
-"""Scripts without the flag: those that store more for a client; and one that only reads, and needs none."""
+"""Scripts without the flag: those that store more for a client; and those that only read, and need none."""
 
 
 @pytest.fixture

@@ -1,0 +1,504 @@
+"""The queues that an in-memory grid holds, one method per atomic step; the Lua of the Redis adapter does the same."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from typing import Final
+
+from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.topics.versions import least_version
+from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
+from gateway.ports import (
+    MESSAGE_BYTES,
+    Assigned,
+    Assignment,
+    Attached,
+    AttachRefused,
+    DeadLetter,
+    DeliveryTag,
+    Message,
+    MessageId,
+    Overflow,
+    Ownership,
+    QueueBounds,
+    QueueState,
+    SendCommand,
+    Settlement,
+    SettleStep,
+    StreamPosition,
+)
+
+DELIVERIES_LENGTH: Final = 10_000
+"""Entries of a partition's deliveries that are kept, as on Redis."""
+
+MOST_QUEUES: Final = 10_000
+"""Queues that a partition may hold, as on Redis."""
+
+NOTHING_SEEN: Final = DeliveryTag(0)
+"""Below the first assignment of every queue."""
+
+_ORIGIN: Final = StreamPosition(GridGeneration(0), 0)
+"""The end of deliveries that never had an entry."""
+
+_MS: Final = 1000
+"""Milliseconds in a second; messages say in these when they were sent."""
+
+
+@dataclass(slots=True)
+class _Stored:
+    """A message.
+
+    Attributes:
+        message: what was sent.
+        expires: when it is not delivered any more, by the grid's clock in seconds; None for never.
+        failed: deliveries that failed for certain.
+        given: somebody may have received it before.
+        ready_at: when it may be delivered; None if it is not delayed.
+        reason: why it is a dead letter; empty if it is none.
+        since: when it became one.
+    """
+
+    message: Message
+    expires: float | None
+    failed: int = 0
+    given: bool = False
+    ready_at: float | None = None
+    reason: str = ""
+    since: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes that it counts for."""
+        return len(self.message.headers) + len(self.message.value) + MESSAGE_BYTES
+
+
+@dataclass(slots=True)
+class _Consumer:
+    """A session that consumes.
+
+    Attributes:
+        epoch: of its owner when it attached.
+        credit: messages that it may hold.
+        joined: tag that was the newest when it came.
+        served: place in the line of those who have credit.
+        seen: newest assignment that its client has received.
+        held: what it holds, by tag: the message, and when it is taken back.
+    """
+
+    epoch: Epoch
+    credit: int
+    joined: int
+    served: int
+    seen: int = 0
+    held: dict[int, tuple[MessageId, float | None]] = field(default_factory=dict)
+
+    @property
+    def free(self) -> int:
+        """How many more it may hold."""
+        return self.credit - len(self.held)
+
+
+@dataclass(slots=True)
+class _Queue:
+    """One queue.
+
+    Attributes:
+        bounds: newest ones told.
+        messages: all that are not gone, by id.
+        ready: ids of those that wait for a consumer.
+        consumers: by session.
+        turn: newest tag.
+        holder: the consumer that an exclusive queue serves.
+    """
+
+    bounds: QueueBounds
+    messages: dict[MessageId, _Stored] = field(default_factory=dict)
+    ready: set[MessageId] = field(default_factory=set)
+    consumers: dict[SessionId, _Consumer] = field(default_factory=dict)
+    turn: int = 0
+    holder: SessionId | None = None
+
+    def dead(self) -> list[_Stored]:
+        """List its dead letters, the oldest first."""
+        return sorted((each for each in self.messages.values() if each.reason), key=lambda each: each.since)
+
+    def living(self) -> list[_Stored]:
+        """List all other messages."""
+        return [each for each in self.messages.values() if not each.reason]
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One topic partition.
+
+    Attributes:
+        queues: by name.
+        newest: the newest id of a message.
+        entries: the deliveries.
+        end: position of the last entry.
+    """
+
+    queues: dict[TopicPath, _Queue] = field(default_factory=dict)
+    newest: int = 0
+    entries: deque[Assigned] = field(default_factory=lambda: deque(maxlen=DELIVERIES_LENGTH))
+    end: StreamPosition = _ORIGIN
+
+
+class Queues:
+    """All queues of the grid. Every method is one atomic step; *now* is the grid's clock in seconds.
+
+    Args:
+        depth: leading path segments that decide a queue's partition.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._partitions = [_Partition() for _ in range(TOPIC_PARTITIONS)]
+        self._depth = depth
+        self._news = False
+
+    def send(self, command: SendCommand, generation: GridGeneration, now: float) -> MessageId | None:
+        """Put a message into its queue; None if there is no room. Whether it may run, others have decided."""
+        partition = self._partitions[self.partition(command.queue)]
+        queue = partition.queues.get(command.queue)
+        if queue is None:
+            if len(partition.queues) >= MOST_QUEUES:
+                return None
+            queue = partition.queues[command.queue] = _Queue(command.bounds)
+        queue.bounds = command.bounds
+        self._fire(queue, now)
+        size = len(command.headers) + len(command.value) + MESSAGE_BYTES
+        if not self._make_room(queue, size, now):
+            self._close(partition, command.queue, generation, now)
+            return None
+        partition.newest = max(partition.newest, least_version(generation)) + 1
+        number = MessageId(partition.newest)
+        stored = queue.messages[number] = _Stored(
+            Message(number, int(now * _MS), command.headers, command.value),
+            now + command.expires if command.expires else None,
+        )
+        if command.delay:
+            stored.ready_at = now + command.delay
+        else:
+            queue.ready.add(number)
+        self._close(partition, command.queue, generation, now)
+        return number
+
+    def attach(
+        self,
+        ownership: Ownership,
+        name: TopicPath,
+        *,
+        credit: int,
+        bounds: QueueBounds,
+        most_consumers: int,
+        generation: GridGeneration,
+        now: float,
+    ) -> Attached | AttachRefused | None:
+        """See ``QueueStore.attach``; None if it is fenced."""
+        number = self.partition(name)
+        partition = self._partitions[number]
+        queue = partition.queues.get(name)
+        session = ownership.session
+        consumer = None if queue is None else queue.consumers.get(session)
+        if consumer is not None and consumer.epoch > ownership.epoch:
+            return None
+        if queue is not None and consumer is None and len(queue.consumers) >= most_consumers:
+            return AttachRefused.CONSUMERS
+        if queue is None:
+            if len(partition.queues) >= MOST_QUEUES:
+                return AttachRefused.QUEUES
+            queue = partition.queues[name] = _Queue(bounds)
+        queue.bounds = bounds
+        before = queue.turn
+        if consumer is None:
+            queue.turn += 1
+            consumer = queue.consumers[session] = _Consumer(ownership.epoch, credit, queue.turn, queue.turn)
+        had_credit = consumer.free > 0
+        consumer.epoch, consumer.credit = ownership.epoch, credit
+        if not had_credit:
+            consumer.served = queue.turn
+        if queue.holder is None:
+            queue.holder = session
+        if partition.end.grid_generation != generation:
+            partition.end = StreamPosition(generation, 0)
+        self._fire(queue, now)
+        self._close(partition, name, generation, now, direct=session)
+        held = tuple(self._assignment(queue, tag, held[0]) for tag, held in consumer.held.items())
+        return Attached(partition.end, held, DeliveryTag(before))
+
+    def read(self, name: TopicPath, messages: Iterable[MessageId]) -> list[Message | None]:
+        """See ``QueueStore.read``."""
+        queue = self._find(name)
+        stored = {} if queue is None else queue.messages
+        return [stored[each].message if each in stored else None for each in messages]
+
+    def may_settle(self, ownership: Ownership, name: TopicPath) -> bool | None:
+        """Tell whether a session may settle by an ownership; None if a newer one has attached it."""
+        queue = self._find(name)
+        consumer = None if queue is None else queue.consumers.get(ownership.session)
+        if consumer is None:
+            return False
+        return None if consumer.epoch > ownership.epoch else consumer.epoch == ownership.epoch
+
+    def see(self, session: SessionId, name: TopicPath, seen: DeliveryTag) -> None:
+        """Note what the client of a consumer has received."""
+        consumer = self._partitions[self.partition(name)].queues[name].consumers[session]
+        consumer.seen = max(consumer.seen, seen)
+
+    def settle(self, session: SessionId, name: TopicPath, step: SettleStep, now: float) -> tuple[MessageId, ...]:
+        """Settle what a consumer holds; returns what it does not hold."""
+        queue = self._partitions[self.partition(name)].queues[name]
+        consumer = queue.consumers[session]
+        missing: list[MessageId] = []
+        theirs: list[MessageId] = []
+        full = consumer.free <= 0
+        for tag, message in step.messages:
+            if consumer.held.get(tag, (None,))[0] == message:
+                del consumer.held[tag]
+                theirs.append(message)
+            else:
+                missing.append(message)
+        if full and theirs:
+            consumer.served = queue.turn
+        for message in theirs:
+            if step.outcome is Settlement.ACCEPT:
+                del queue.messages[message]
+            elif step.outcome is Settlement.REJECT:
+                self._bury(queue, message, "rejected", now)
+            else:
+                self._give_back(queue, message, now, failed=True, delay=step.delay)
+        return tuple(missing)
+
+    def close(self, name: TopicPath, generation: GridGeneration, now: float) -> None:
+        """Do what is due, and assign what can be, at the end of a step."""
+        partition = self._partitions[self.partition(name)]
+        queue = partition.queues.get(name)
+        if queue is not None:
+            self._fire(queue, now)
+            self._close(partition, name, generation, now)
+
+    def leave(
+        self,
+        session: SessionId,
+        name: TopicPath,
+        generation: GridGeneration,
+        now: float,
+        *,
+        epoch: Epoch | None = None,
+        seen: DeliveryTag = NOTHING_SEEN,
+    ) -> bool:
+        """Let a session consume no more; False if it is fenced. Without an epoch because it has ended."""
+        partition = self._partitions[self.partition(name)]
+        queue = partition.queues.get(name)
+        consumer = None if queue is None else queue.consumers.get(session)
+        if queue is None or consumer is None:
+            return True
+        if epoch is not None and consumer.epoch > epoch:
+            return False
+        del queue.consumers[session]
+        for tag, (message, _) in consumer.held.items():
+            self._give_back(queue, message, now, failed=tag <= max(seen, consumer.seen))
+        if queue.holder == session:
+            others = queue.consumers.items()
+            queue.holder = min(others, key=lambda each: each[1].joined)[0] if others else None
+        self._fire(queue, now)
+        self._close(partition, name, generation, now)
+        return True
+
+    def forget(self, session: SessionId, generation: GridGeneration, now: float) -> None:
+        """Let a session that has ended leave every queue."""
+        for partition in self._partitions:
+            for name in [name for name, queue in partition.queues.items() if session in queue.consumers]:
+                self.leave(session, name, generation, now)
+
+    def fire(self, number: int, generation: GridGeneration, now: float) -> int:
+        """See ``QueueStore.fire``."""
+        partition = self._partitions[number]
+        due = [name for name, queue in partition.queues.items() if _is_due(queue, now)]
+        for name in due:
+            self.close(name, generation, now)
+        return len(due)
+
+    def look(self, name: TopicPath) -> QueueState | None:
+        """See ``QueueStore.look``."""
+        queue = self._find(name)
+        if queue is None:
+            return None
+        living = queue.living()
+        held = sum(len(each.held) for each in queue.consumers.values())
+        return QueueState(
+            ready=len(queue.ready),
+            delayed=len(living) - len(queue.ready) - held,
+            held=held,
+            dead=len(queue.messages) - len(living),
+            size=sum(each.size for each in living),
+            consumers=len(queue.consumers),
+            oldest=queue.messages[min(queue.ready)].message.sent if queue.ready else None,
+        )
+
+    def dead(self, name: TopicPath, count: int) -> Sequence[DeadLetter]:
+        """See ``QueueStore.dead``."""
+        queue = self._find(name)
+        letters = [] if queue is None else queue.dead()[:count]
+        return [DeadLetter(each.message, each.reason, each.failed, int(each.since * _MS)) for each in letters]
+
+    def revive(
+        self, name: TopicPath, messages: Iterable[MessageId], generation: GridGeneration, now: float, *, drop: bool
+    ) -> int:
+        """See ``QueueStore.revive``."""
+        partition = self._partitions[self.partition(name)]
+        queue = partition.queues.get(name)
+        if queue is None:
+            return 0
+        found = [each for each in dict.fromkeys(messages) if each in queue.messages and queue.messages[each].reason]
+        for each in found:
+            if drop:
+                del queue.messages[each]
+            else:
+                queue.messages[each] = replace(queue.messages[each], failed=0, given=True, reason="", expires=None)
+                queue.ready.add(each)
+        self._fire(queue, now)
+        self._close(partition, name, generation, now)
+        return len(found)
+
+    def partition(self, name: TopicPath) -> int:
+        """Tell the partition of a queue."""
+        return topic_partition(name, self._depth)
+
+    def after(self, number: int, position: StreamPosition) -> list[Assigned] | None:
+        """Read a partition's deliveries behind a position; None if they do not continue from there."""
+        partition = self._partitions[number]
+        missing = partition.end.sequence - position.sequence
+        if partition.end.grid_generation != position.grid_generation or not 0 <= missing <= len(partition.entries):
+            return None
+        return list(partition.entries)[len(partition.entries) - missing :]
+
+    def take_news(self) -> bool:
+        """Tell whether something was assigned since this was asked last."""
+        news, self._news = self._news, False
+        return news
+
+    def inventory(self) -> set[str]:
+        """Name everything that is kept of sessions."""
+        return {
+            f"consumer {session} of {name}"
+            for partition in self._partitions
+            for name, queue in partition.queues.items()
+            for session in queue.consumers
+        }
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _find(self, name: TopicPath) -> _Queue | None:
+        return self._partitions[self.partition(name)].queues.get(name)
+
+    @staticmethod
+    def _assignment(queue: _Queue, tag: int, message: MessageId) -> Assignment:
+        stored = queue.messages[message]
+        return Assignment(DeliveryTag(tag), message, stored.failed, stored.given)
+
+    def _make_room(self, queue: _Queue, size: int, now: float) -> bool:
+        while True:
+            living = queue.living()
+            bounds = queue.bounds
+            if len(living) < bounds.messages and sum(each.size for each in living) + size <= bounds.size:
+                return True
+            if bounds.overflow is Overflow.REFUSE or not queue.ready:
+                return False
+            self._bury(queue, min(queue.ready), "overflow", now)
+
+    @staticmethod
+    def _bury(queue: _Queue, message: MessageId, reason: str, now: float) -> None:
+        queue.ready.discard(message)
+        stored = queue.messages[message]
+        stored.reason, stored.since, stored.ready_at, stored.expires = reason, now, None, None
+        dead = queue.dead()
+        while dead and (len(dead) > queue.bounds.dead or sum(each.size for each in dead) > queue.bounds.dead_size):
+            del queue.messages[dead.pop(0).message.id]
+
+    def _give_back(self, queue: _Queue, message: MessageId, now: float, *, failed: bool, delay: float = 0.0) -> None:
+        stored = queue.messages[message]
+        stored.failed += failed
+        stored.given = True
+        if failed and 0 < queue.bounds.deliveries <= stored.failed:
+            self._bury(queue, message, "deliveries", now)
+        elif stored.expires is not None and stored.expires <= now:
+            self._bury(queue, message, "expired", now)
+        elif delay:
+            stored.ready_at = now + delay
+        else:
+            queue.ready.add(message)
+
+    def _fire(self, queue: _Queue, now: float) -> None:
+        for consumer in queue.consumers.values():
+            for tag, (message, until) in list(consumer.held.items()):
+                if until is not None and until <= now:
+                    if consumer.free <= 0:
+                        consumer.served = queue.turn
+                    del consumer.held[tag]
+                    self._give_back(queue, message, now, failed=tag <= consumer.seen)
+        for number, stored in list(queue.messages.items()):
+            is_held = not stored.reason and stored.ready_at is None and number not in queue.ready
+            if stored.expires is not None and stored.expires <= now and not is_held:
+                self._bury(queue, number, "expired", now)
+            elif stored.ready_at is not None and stored.ready_at <= now:
+                stored.ready_at = None
+                queue.ready.add(number)
+
+    def _close(
+        self,
+        partition: _Partition,
+        name: TopicPath,
+        generation: GridGeneration,
+        now: float,
+        direct: SessionId | None = None,
+    ) -> None:
+        queue = partition.queues[name]
+        told: dict[SessionId, list[Assignment]] = {}
+        while queue.ready:
+            takers = [
+                (session, each)
+                for session, each in queue.consumers.items()
+                if each.free > 0 and (not queue.bounds.exclusive or session == queue.holder)
+            ]
+            if not takers:
+                break
+            line = nsmallest(len(queue.ready), takers, key=lambda each: (each[1].served, each[0]))
+            while queue.ready and any(each.free > 0 for _, each in line):
+                for session, consumer in line:
+                    if not queue.ready or consumer.free <= 0:
+                        continue
+                    message = min(queue.ready)
+                    queue.ready.remove(message)
+                    queue.turn += 1
+                    within = queue.bounds.ack_within
+                    consumer.held[queue.turn] = (message, now + within if within else None)
+                    consumer.served = queue.turn
+                    if session != direct:
+                        told.setdefault(session, []).append(self._assignment(queue, queue.turn, message))
+        for session, assignments in told.items():
+            sequence = partition.end.sequence + 1 if partition.end.grid_generation == generation else 1
+            partition.end = StreamPosition(generation, sequence)
+            partition.entries.append(
+                Assigned(
+                    self.partition(name),
+                    partition.end,
+                    name,
+                    session,
+                    queue.consumers[session].epoch,
+                    tuple(assignments),
+                )
+            )
+            self._news = True
+        if not queue.messages and not queue.consumers:
+            del partition.queues[name]
+
+
+def _is_due(queue: _Queue, now: float) -> bool:
+    times = [each.ready_at for each in queue.messages.values()]
+    times += [each.expires for each in queue.messages.values()]
+    times += [until for consumer in queue.consumers.values() for _, until in consumer.held.values()]
+    return any(each is not None and each <= now for each in times)

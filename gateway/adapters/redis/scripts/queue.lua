@@ -1,0 +1,314 @@
+-- Precedes every step of a queue. Needs clock.lua.
+--
+-- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), the one consumer (holder)
+-- KEYS[2] messages    hash    id -> "<sent> <expires or 0> <bytes of headers> <headers><value>", never changed
+-- KEYS[3] ready       zset    id -> id
+-- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "a<session> <tag> <id>" (held too long) -> when (ms)
+-- KEYS[5] held        zset    "<session> <tag in 16 digits> <id>", all with score 0
+-- KEYS[6] consumers   hash    session -> "<epoch> <credit> <held> <seen> <joined>"
+-- KEYS[7] idle        zset    session with credit left -> tag that it was given last
+-- KEYS[8] dead        zset    id -> since when (ms)
+-- KEYS[9] notes       hash    id -> "<failed deliveries> <reason>" of messages that were given to somebody before; the
+--                             reason of a dead letter, else "-", or "!" of one that was put back and expires no more
+-- KEYS[10] queues     hash    of the partition: queue -> its bounds; '' -> "<generation> <newest id>"
+-- KEYS[11] due        zset    of the partition: queue -> when its first timer is over (ms)
+-- KEYS[12] deliveries stream  of the partition: [queue, "<session> <epoch>[ <tag> <id> <failed> <0 or 1>]..."]
+-- ARGV[1] queue
+-- ARGV[2] generation that the caller has adopted
+-- ARGV[3] entries to keep in the deliveries, about
+--
+-- Invariant: a message is in ready, held, dead, or has an "r" timer, and in one of these only (P15). Ids and tags only
+-- rise. A consumer holds no more than its credit, unless that was lowered. What is assigned is told in the same step.
+local MESSAGE_BYTES, FIRED_MOST, ARGUMENTS_MOST = 256, 200, 4000
+local META, MESSAGES, READY, TIMERS, HELD, CONSUMERS, IDLE, DEAD, NOTES, QUEUES, DUE, DELIVERIES = unpack(KEYS, 1, 12)
+local queue, generation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local bounds, meta, newest_id, known
+local consumers, touched, timed, has_timers, has_notes = {}, {}, false, false, false
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- Calls a command with many arguments, in pieces.
+local function call_many(command, key, arguments)
+  for first = 1, #arguments, ARGUMENTS_MOST do
+    redis.call(command, key, unpack(arguments, first, math.min(first + ARGUMENTS_MOST - 1, #arguments)))
+  end
+end
+
+-- Reads what every step needs; false if the caller's generation is over.
+local function open(given)
+  local stored = redis.call('HMGET', QUEUES, '', queue)
+  local since, id = string.match(stored[1] or '0 0', '^(%d+) (%d+)$')
+  if tonumber(since) > generation then
+    return false
+  end
+  newest_id = math.max(tonumber(id), (generation - 1) * 4294967296)
+  known = stored[2]
+  local told = given or known or '1 1 0 0 0 0 0 0'
+  bounds = {}
+  for number in string.gmatch(told, '%d+') do
+    bounds[#bounds + 1] = tonumber(number)
+  end
+  if given and given ~= known then
+    bounds.changed = given
+  end
+  local found = redis.call('HMGET', META, 'bytes', 'dead', 'turn', 'holder')
+  meta = {tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0), found[4] or ''}
+  has_timers = redis.call('ZCARD', TIMERS) > 0
+  has_notes = redis.call('HLEN', NOTES) > 0
+  return true
+end
+
+local function consumer(session)
+  local found = consumers[session]
+  if found == nil then
+    local stored = redis.call('HGET', CONSUMERS, session)
+    found = false
+    if stored then
+      local epoch, credit, held, seen, joined = string.match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+      found = {epoch, tonumber(credit), tonumber(held), tonumber(seen), joined, 0}
+    end
+    consumers[session] = found
+  end
+  return found
+end
+
+local function set_timer(member, when)
+  redis.call('ZADD', TIMERS, text(when), member)
+  timed, has_timers = true, true
+end
+
+local function drop_timer(member)
+  if has_timers and redis.call('ZREM', TIMERS, member) == 1 then
+    timed = true
+  end
+end
+
+local function forget(id)
+  redis.call('HDEL', MESSAGES, id)
+  if has_notes then
+    redis.call('HDEL', NOTES, id)
+  end
+end
+
+local function size_of(id)
+  return redis.call('HSTRLEN', MESSAGES, id) + MESSAGE_BYTES
+end
+
+-- Puts a message that is nowhere else among the dead letters.
+local function bury(id, failed, reason)
+  local size = size_of(id)
+  drop_timer('e' .. id)
+  meta[1], meta[2] = meta[1] - size, meta[2] + size
+  redis.call('ZADD', DEAD, text(now), id)
+  redis.call('HSET', NOTES, id, failed .. ' ' .. reason)
+  has_notes = true
+  local dead = redis.call('ZCARD', DEAD)
+  while dead > 0 and (dead > bounds[7] or meta[2] > bounds[8]) do
+    local oldest = redis.call('ZRANGE', DEAD, 0, 0)[1]
+    meta[2] = meta[2] - size_of(oldest)
+    redis.call('ZREM', DEAD, oldest)
+    forget(oldest)
+    dead = dead - 1
+  end
+end
+
+local function failures(id)
+  local note = has_notes and redis.call('HGET', NOTES, id)
+  if not note then
+    return 0, false, '-'
+  end
+  local count, reason = string.match(note, '^(%d+) (%S+)$')
+  return tonumber(count), true, reason
+end
+
+-- Puts a message that somebody held back to its place.
+local function give_back(id, failed, delay)
+  local before, _, mark = failures(id)
+  local count = before + (failed and 1 or 0)
+  if failed and bounds[4] > 0 and count >= bounds[4] then
+    return bury(id, count, 'deliveries')
+  end
+  local expires = tonumber(string.match(redis.call('HGET', MESSAGES, id), '^%d+ (%d+)'))
+  if expires > 0 and expires <= now and mark ~= '!' then
+    return bury(id, count, 'expired')
+  end
+  redis.call('HSET', NOTES, id, count .. ' ' .. mark)
+  has_notes = true
+  if delay > 0 then
+    set_timer('r' .. id, now + delay)
+  else
+    redis.call('ZADD', READY, id, id)
+  end
+end
+
+-- Takes an assignment away, of which it is known that it is there.
+local function take_away(member, session)
+  redis.call('ZREM', HELD, member)
+  drop_timer('a' .. member)
+  local holder = consumer(session)
+  if holder then
+    holder[3] = holder[3] - 1
+    touched[session] = holder
+  end
+end
+
+-- Does what is due; returns whether there may be more.
+local function fire()
+  if not has_timers then
+    return false
+  end
+  local due = redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'LIMIT', 0, FIRED_MOST)
+  for _, member in ipairs(due) do
+    local kind, rest = string.sub(member, 1, 1), string.sub(member, 2)
+    -- What was buried on the way has lost its timers.
+    if redis.call('ZREM', TIMERS, member) == 1 then
+      timed = true
+      if kind == 'r' then
+        redis.call('ZADD', READY, rest, rest)
+      elseif kind == 'e' then
+        if redis.call('ZREM', READY, rest) == 1 or redis.call('ZREM', TIMERS, 'r' .. rest) == 1 then
+          bury(rest, (failures(rest)), 'expired')
+        end
+      else
+        local session, tag, id = string.match(rest, '^(%S+) (%d+) (%d+)$')
+        take_away(rest, session)
+        local holder = consumer(session)
+        give_back(id, holder and tonumber(tag) <= holder[4], 0)
+      end
+    end
+  end
+  return #due == FIRED_MOST
+end
+
+-- Appends to the deliveries.
+local function tell(name, entry)
+  local added = redis.pcall('XADD', DELIVERIES, 'MAXLEN', '~', kept, ARGV[2] .. '-*', name, entry)
+  if type(added) == 'table' then
+    -- What another program put there keeps the gateway's own out. Readers meet the new begin, and attach again.
+    redis.call('DEL', DELIVERIES)
+    redis.call('XADD', DELIVERIES, ARGV[2] .. '-*', name, entry)
+  end
+end
+
+-- Puts a consumer in its place among those who have credit: whoever got some back goes behind all who waited.
+local function place(session, each)
+  if each[2] <= each[3] then
+    redis.call('ZREM', IDLE, session)
+  elseif each[6] > 0 then
+    redis.call('ZADD', IDLE, text(each[6]), session)
+  else
+    redis.call('ZADD', IDLE, 'NX', text(meta[3]), session)
+  end
+end
+
+-- Lists those who can be given something, least recently served first, so many at most.
+local function takers(count)
+  for session, each in pairs(touched) do
+    place(session, each)
+  end
+  if bounds[6] == 1 then
+    return redis.call('ZSCORE', IDLE, meta[4]) and {meta[4]} or {}
+  end
+  return redis.call('ZRANGE', IDLE, 0, count - 1)
+end
+
+-- Gives what is ready, and then the fresh ids, which are above all that is ready, to those who have credit; the rest of
+-- the fresh ones become ready. What `direct` gets is not told by the deliveries.
+local function assign(fresh, direct)
+  local told, order = {}, {}
+  while true do
+    local waiting = redis.call('ZCARD', READY)
+    local total = waiting + #fresh
+    local sessions, free = {}, 0
+    if total > 0 then
+      sessions = takers(total)
+      for _, session in ipairs(sessions) do
+        local each = consumer(session)
+        free = free + each[2] - each[3]
+      end
+    end
+    local count = math.min(total, free)
+    local ids, used = {}, 0
+    if waiting > 0 and count > 0 then
+      ids = redis.call('ZRANGE', READY, 0, count - 1)
+      redis.call('ZREMRANGEBYRANK', READY, 0, #ids - 1)
+    end
+    while #ids < count do
+      used = used + 1
+      ids[#ids + 1] = fresh[used]
+    end
+    local rest = {}
+    for at = used + 1, #fresh do
+      rest[#rest + 1], rest[#rest + 2] = fresh[at], fresh[at]
+    end
+    call_many('ZADD', READY, rest)
+    fresh = {}
+    if count == 0 then
+      break
+    end
+    local notes = has_notes and redis.call('HMGET', NOTES, unpack(ids)) or {}
+    local members, at = {}, 0
+    for number, id in ipairs(ids) do
+      local session, each
+      repeat
+        at = at % #sessions + 1
+        session = sessions[at]
+        each = consumer(session)
+      until each[2] > each[3]
+      meta[3] = meta[3] + 1
+      each[3], each[6] = each[3] + 1, meta[3]
+      touched[session] = each
+      local member = string.format('%s %016.0f %s', session, meta[3], id)
+      members[#members + 1], members[#members + 2] = 0, member
+      if bounds[5] > 0 then
+        set_timer('a' .. member, now + bounds[5])
+      end
+      if session ~= direct then
+        local parts = told[session]
+        if not parts then
+          parts = {session .. ' ' .. each[1]}
+          told[session] = parts
+          order[#order + 1] = session
+        end
+        local note = notes[number]
+        parts[#parts + 1] = text(meta[3]) .. ' ' .. id .. (note and ' ' .. string.match(note, '^%d+') .. ' 1' or ' 0 0')
+      end
+    end
+    call_many('ZADD', HELD, members)
+  end
+  for _, session in ipairs(order) do
+    tell(queue, table.concat(told[session], ' '))
+  end
+end
+
+-- Writes what has changed, and deletes what is left of a queue that has nothing and nobody.
+local function close()
+  for session, each in pairs(touched) do
+    local stored = each[1] .. ' ' .. each[2] .. ' ' .. each[3] .. ' ' .. text(each[4]) .. ' ' .. each[5]
+    redis.call('HSET', CONSUMERS, session, stored)
+    place(session, each)
+  end
+  if redis.call('HLEN', MESSAGES) == 0 and redis.call('HLEN', CONSUMERS) == 0 then
+    redis.call('DEL', META, READY, TIMERS, HELD, IDLE, DEAD, NOTES)
+    redis.call('HDEL', QUEUES, queue)
+    redis.call('ZREM', DUE, queue)
+    redis.call('HSET', QUEUES, '', generation .. ' ' .. text(newest_id))
+    return
+  end
+  redis.call('HSET', META, 'bytes', text(meta[1]), 'dead', text(meta[2]), 'turn', text(meta[3]), 'holder', meta[4])
+  if bounds.changed then
+    redis.call('HSET', QUEUES, '', generation .. ' ' .. text(newest_id), queue, bounds.changed)
+  else
+    redis.call('HSET', QUEUES, '', generation .. ' ' .. text(newest_id))
+  end
+  if timed then
+    local first = redis.call('ZRANGE', TIMERS, 0, 0, 'WITHSCORES')
+    if first[2] then
+      redis.call('ZADD', DUE, first[2], queue)
+    else
+      redis.call('ZREM', DUE, queue)
+    end
+  end
+end

@@ -1,0 +1,18 @@
+#!lua flags=no-writes
+-- Read the oldest dead letters of a queue.
+--
+-- KEYS[1] messages  hash  id -> record; queue.lua
+-- KEYS[2] dead      zset  id -> since when (ms)
+-- KEYS[3] notes     hash  id -> "<failed deliveries> <reason>"
+-- ARGV[1] how many
+-- Result  {id, since when, note, record, ...}
+local result = {}
+local found = redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1, 'WITHSCORES')
+for at = 1, #found, 2 do
+  local id = found[at]
+  result[#result + 1] = id
+  result[#result + 1] = found[at + 1]
+  result[#result + 1] = redis.call('HGET', KEYS[3], id)
+  result[#result + 1] = redis.call('HGET', KEYS[1], id)
+end
+return result

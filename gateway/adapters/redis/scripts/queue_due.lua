@@ -1,0 +1,8 @@
+#!lua flags=no-writes
+-- List queues of a partition in which something is due.
+--
+-- KEYS[1] due  zset  queue -> when its first timer is over (ms)
+-- ARGV[1] most to list
+-- Result  queues, those due longest first
+-- Needs clock.lua.
+return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])

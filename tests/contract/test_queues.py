@@ -1,0 +1,508 @@
+"""The contract of queues: each message is in one place, and is settled once, by whoever holds it (P15)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from gateway.core.topics.topics import topic_partition
+from gateway.core.types import RequestNumber, TopicPath
+from gateway.ports import (
+    Assigned,
+    Attached,
+    AttachRefused,
+    DeliveriesLost,
+    DeliveryItem,
+    DeliveryTag,
+    Fenced,
+    Grid,
+    MessageId,
+    Overflow,
+    QueueBounds,
+    QueueFull,
+    QueueState,
+    SendCommand,
+    Sent,
+    SessionRecord,
+    SettleCommand,
+    Settlement,
+    SettleResult,
+    SettleStep,
+)
+from tests.contract.examples import DEPTH, expire_all, ownership, session
+from tests.contract.harness import Harness, node
+from tests.support.clock import eventually
+
+pytestmark = pytest.mark.promise("P15")
+
+JOBS = TopicPath("jobs/render")
+PARTITION = topic_partition(JOBS, DEPTH)
+FREE = QueueBounds()
+NOTHING = DeliveryTag(0)
+MANY = 100
+"""Consumers that a queue may have, where it does not matter."""
+
+
+class User:
+    """A session that sends and consumes."""
+
+    def __init__(self, grid: Grid, record: SessionRecord | None = None) -> None:
+        self.grid = grid
+        self.record = session(partitions=frozenset({PARTITION})) if record is None else record
+        self.epoch = 1
+        self.asked = 0
+        self.held: dict[MessageId, DeliveryTag] = {}
+
+    def command(self, text: str, request: int, **more: object) -> SendCommand:
+        given = {"queue": JOBS, "headers": b"", "bounds": FREE} | more
+        return SendCommand(
+            ownership=ownership(self.record, epoch=self.epoch),
+            request=RequestNumber(request),
+            settled=RequestNumber(0),
+            value=text.encode(),
+            **given,  # type: ignore[arg-type]
+        )
+
+    async def send(self, *texts: str, **more: object) -> list[MessageId]:
+        """Send messages; returns their ids."""
+        commands = [self.command(text, self.asked + number, **more) for number, text in enumerate(texts, start=1)]
+        self.asked += len(texts)
+        results = await self.grid.queues.send(commands)
+        assert all(isinstance(each, Sent) and not each.duplicate for each in results), results
+        return [each.message for each in results if isinstance(each, Sent)]
+
+    async def attach(self, credit: int = 10, **more: object) -> Attached:
+        """Consume; returns what is held."""
+        given = {"bounds": FREE, "most_consumers": MANY} | more
+        attached = await self.grid.queues.attach(
+            ownership(self.record, epoch=self.epoch),
+            JOBS,
+            credit=credit,
+            **given,  # type: ignore[arg-type]
+        )
+        assert isinstance(attached, Attached), attached
+        self.held = {each.message: each.tag for each in attached.held}
+        return attached
+
+    async def settle(
+        self,
+        outcome: Settlement,
+        *messages: MessageId,
+        request: int = 0,
+        seen: int = 0,
+        delay: float = 0.0,
+    ) -> SettleResult:
+        """Settle messages that it knows to hold."""
+        tags = tuple((self.held[each], each) for each in messages)
+        step = SettleStep(RequestNumber(request), outcome, tags, delay)
+        command = SettleCommand(
+            ownership(self.record, epoch=self.epoch), RequestNumber(0), JOBS, DeliveryTag(seen), (step,)
+        )
+        (result,) = await self.grid.queues.settle(command)
+        return result
+
+    async def leave(self, seen: int = 0) -> None:
+        await self.grid.queues.leave(ownership(self.record, epoch=self.epoch), JOBS, seen=DeliveryTag(seen))
+
+
+class Listener:
+    """Hears what is assigned."""
+
+    def __init__(self, grid: Grid, attached: Attached) -> None:
+        self.items: list[DeliveryItem] = []
+        self._grid = grid
+        grid.queues.follow(PARTITION, attached.position)
+        self._task = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        async for item in self._grid.queues.deliveries():
+            self.items.append(item)
+
+    def given(self, user: User) -> list[MessageId]:
+        """Tell what was assigned to a session, and let it know."""
+        mine = [each for each in self.items if isinstance(each, Assigned) and each.session == user.record.id]
+        user.held |= {message.message: message.tag for each in mine for message in each.messages}
+        return [message.message for each in mine for message in each.messages]
+
+    async def has(self, user: User, messages: Sequence[MessageId]) -> None:
+        """Wait until exactly this was assigned to a session."""
+        await eventually(lambda: self.given(user) == list(messages), message="the messages are assigned")
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def state(grid: Grid) -> QueueState:
+    """Look at the queue; bytes and times aside, which are not the same everywhere."""
+    found = await grid.queues.look(JOBS)
+    return QueueState() if found is None else found._replace(size=0, oldest=None)
+
+
+async def test_what_is_sent_before_somebody_consumes_waits_in_order(harness: Harness) -> None:
+    """Ready messages are given oldest first; nobody has had them before."""
+    grid = await harness.grid()
+    sender, worker = User(grid), User(grid)
+    sent = await sender.send("1", "2", "3", headers=b'{"a":"b"}')
+    assert sent == sorted(sent)
+    assert await state(grid) == QueueState(ready=3)
+
+    attached = await worker.attach(credit=2)
+
+    assert [each.message for each in attached.held] == sent[:2]
+    assert all(each.tag > attached.newest and not each.redelivered for each in attached.held)
+    assert await state(grid) == QueueState(ready=1, held=2, consumers=1)
+    first, _, gone = await grid.queues.read(JOBS, [sent[0], sent[1], MessageId(2**40)])
+    assert first is not None
+    assert (first.id, first.headers, first.value, gone) == (sent[0], b'{"a":"b"}', b"1", None)
+
+
+async def test_consumers_compete_each_in_its_turn(harness: Harness) -> None:
+    """Whoever was served least recently is next; nobody holds more than its credit."""
+    grid = await harness.grid()
+    sender, one, two = User(grid), User(grid), User(grid)
+    listener = Listener(grid, await one.attach(credit=3))
+    await two.attach(credit=1)
+    a, b, c, d, e = await sender.send("a", "b", "c", "d", "e")
+
+    await listener.has(one, [a, c, d])
+    await listener.has(two, [b])
+    assert await state(grid) == QueueState(ready=1, held=4, consumers=2)
+
+    assert (await two.settle(Settlement.ACCEPT, b)).complete
+    await listener.has(two, [b, e])
+    await listener.close()
+
+
+async def test_a_send_is_executed_once(harness: Harness) -> None:
+    """A command with this request has the same answer."""
+    grid = await harness.grid()
+    sender = User(grid)
+    command = sender.command("1", 1)
+    (again,) = await harness.asked_again(grid, lambda: grid.queues.send([command]))
+    assert isinstance(again, Sent)
+    assert again.duplicate
+    assert await state(grid) == QueueState(ready=1)
+    (other,) = await grid.queues.send([sender.command("2", 2)])
+    assert isinstance(other, Sent)
+    assert other.message > again.message
+
+
+async def test_many_are_sent_in_order_across_steps(harness: Harness) -> None:
+    """Commands of one session come in the order of their request numbers."""
+    grid = await harness.grid()
+    sender = User(grid)
+    sent = await sender.send(*map(str, range(250)))
+    assert sent == sorted(sent)
+    attached = await User(grid).attach(credit=250)
+    assert [each.message for each in attached.held] == sent
+
+
+@pytest.mark.promise("P3")
+async def test_a_former_owner_neither_sends_nor_settles(harness: Harness) -> None:
+    """An epoch older than one that was here is refused."""
+    grid = await harness.grid()
+    user = User(grid)
+    (sent,) = await user.send("1")
+    await user.attach()
+    old = User(grid, user.record)
+    old.held = dict(user.held)
+    user.epoch = 2
+    attached = await user.attach()
+    assert [each.message for each in attached.held] == [sent]
+    assert attached.held[0].tag <= attached.newest, "it was not assigned anew"
+
+    with pytest.raises(Fenced):
+        await old.settle(Settlement.ACCEPT, sent)
+    with pytest.raises(Fenced):
+        await old.attach()
+    with pytest.raises(Fenced):
+        await old.leave()
+    await user.send("2")
+    (result,) = await grid.queues.send([old.command("3", 9)])
+    assert isinstance(result, Fenced)
+    assert (await user.settle(Settlement.ACCEPT, sent)).complete
+
+
+async def test_nobody_settles_what_another_holds_or_twice(harness: Harness) -> None:
+    """A message is settled by whoever holds it, by that assignment, and once."""
+    grid = await harness.grid()
+    one, two = User(grid), User(grid)
+    await one.attach()
+    (sent,) = await one.send("1")
+    attached = await one.attach()
+    await two.attach()
+    two.held = dict(one.held)
+
+    assert await two.settle(Settlement.ACCEPT, sent) == SettleResult((sent,), duplicate=False, complete=False)
+    assert await one.settle(Settlement.ACCEPT, sent) == SettleResult((), duplicate=False, complete=True)
+    assert await one.settle(Settlement.ACCEPT, sent) == SettleResult((sent,), duplicate=False, complete=False)
+    assert attached.held[0].message == sent
+    assert await state(grid) == QueueState(consumers=2)
+
+
+async def test_a_settlement_that_was_asked_for_is_remembered(harness: Harness) -> None:
+    """Asked again, its answer is the same; and no number is used for two things."""
+    grid = await harness.grid()
+    user = User(grid)
+    (sent,) = await user.send("1")
+    await user.attach()
+    again = await harness.asked_again(grid, lambda: user.settle(Settlement.ACCEPT, sent, request=2))
+    assert again == SettleResult((), duplicate=True, complete=True)
+
+
+async def test_what_is_released_is_first_again_and_counts(harness: Harness) -> None:
+    """Released messages go back to their place, and are marked."""
+    grid = await harness.grid()
+    one, two = User(grid), User(grid)
+    a, b, c = await one.send("a", "b", "c")
+    await one.attach(credit=2)
+    await one.attach(credit=0)
+    await one.settle(Settlement.RELEASE, b, a)
+
+    attached = await two.attach(credit=2)
+
+    assert [(each.message, each.deliveries, each.redelivered) for each in attached.held] == [(a, 1, True), (b, 1, True)]
+    assert await state(grid) == QueueState(ready=1, held=2, consumers=2)
+    del c
+
+
+async def test_the_third_failure_is_the_last(harness: Harness) -> None:
+    """After so many failed deliveries a message is a dead letter, in the same step."""
+    grid = await harness.grid()
+    bounds = FREE._replace(deliveries=3)
+    user = User(grid)
+    (sent,) = await user.send("1", bounds=bounds)
+    for failed in range(3):
+        attached = await user.attach(bounds=bounds)
+        assert [each.deliveries for each in attached.held] == [failed]
+        await user.attach(credit=0, bounds=bounds)
+        await user.settle(Settlement.RELEASE, sent)
+    assert await state(grid) == QueueState(dead=1, consumers=1)
+    (letter,) = await grid.queues.dead(JOBS, count=10)
+    assert (letter.message.id, letter.message.value, letter.reason, letter.deliveries) == (sent, b"1", "deliveries", 3)
+
+
+async def test_what_is_rejected_is_a_dead_letter_and_can_be_revived(harness: Harness) -> None:
+    """They become dead letters, and are put back as if they had never failed, or dropped."""
+    grid = await harness.grid()
+    user = User(grid)
+    a, b = await user.send("a", "b")
+    await user.attach()
+    await user.settle(Settlement.REJECT, a, b)
+    assert await state(grid) == QueueState(dead=2, consumers=1)
+    assert {each.reason for each in await grid.queues.dead(JOBS, count=10)} == {"rejected"}
+
+    assert await grid.queues.revive(JOBS, [b], drop=True) == 1
+    assert await grid.queues.revive(JOBS, [a, b]) == 1
+
+    assert await state(grid) == QueueState(held=1, consumers=1)
+    assert [each.deliveries for each in (await user.attach()).held] == [0]
+
+
+@pytest.mark.promise("P7")
+async def test_what_a_session_held_goes_back_when_it_leaves(harness: Harness) -> None:
+    """What its client received counts, the rest does not; nothing of it is left."""
+    grid = await harness.grid()
+    one, two = User(grid), User(grid)
+    a, b, c = await two.send("a", "b", "c")
+    attached = await one.attach(credit=2)
+    await one.leave(seen=attached.held[0].tag)
+    await one.leave()
+
+    held = (await two.attach()).held
+
+    assert [(each.message, each.deliveries, each.redelivered) for each in held] == [
+        (a, 1, True),
+        (b, 0, True),
+        (c, 0, False),
+    ]
+
+
+@pytest.mark.promise("P7")
+async def test_a_session_that_ends_leaves_its_queues(harness: Harness) -> None:
+    """When it ends, nothing of it is left, and what it held is given to others."""
+    grid = await harness.grid()
+    record = session(window=harness.short, connected=False, partitions=frozenset({PARTITION}))
+    await grid.sessions.create(record)
+    one, two = User(grid, record), User(grid)
+    listener = Listener(grid, await two.attach())
+    await two.attach(credit=0)
+    (sent,) = await two.send("1")
+    await one.attach()
+    await two.attach(credit=5)
+
+    await harness.advance(harness.short)
+    assert [each.session for each in await expire_all(grid)] == [record.id]
+
+    await listener.has(two, [sent])
+    left = {each for each in await harness.inventory() if record.id in each}
+    assert not {each for each in left if "tombstone" not in each}
+    with pytest.raises(Fenced):
+        await one.attach()
+    (late,) = await grid.queues.send([one.command("2", 99)])
+    assert isinstance(late, Fenced)
+    await listener.close()
+
+
+async def test_a_queue_without_room_refuses_for_good(harness: Harness) -> None:
+    """It is refused; asked again, the answer is the same, also if there is room by then."""
+    grid = await harness.grid()
+    bounds = FREE._replace(messages=2)
+    user = User(grid)
+    a, _ = await user.send("a", "b", bounds=bounds)
+    full = user.command("c", 3, bounds=bounds)
+    assert await grid.queues.send([full]) == [QueueFull(duplicate=False)]
+    await user.attach(credit=1, bounds=bounds)
+    await user.settle(Settlement.ACCEPT, a)
+    assert await grid.queues.send([full]) == [QueueFull(duplicate=True)]
+    large = user.command("x" * 2000, 4, bounds=bounds._replace(size=2500))
+    assert await grid.queues.send([large]) == [QueueFull(duplicate=False)]
+
+
+async def test_the_oldest_makes_room_where_that_is_wanted(harness: Harness) -> None:
+    """The oldest that is ready becomes a dead letter; the dead letters are bounded, too."""
+    grid = await harness.grid()
+    bounds = FREE._replace(messages=2, overflow=Overflow.DROP_OLDEST, dead=2)
+    user = User(grid)
+    sent = await user.send(*"abcdef", bounds=bounds)
+    assert await state(grid) == QueueState(ready=2, dead=2)
+    assert {each.message.id for each in await grid.queues.dead(JOBS, count=10)} == set(sent[2:4])
+    assert {each.reason for each in await grid.queues.dead(JOBS, count=10)} == {"overflow"}
+    assert [each.message for each in (await user.attach()).held] == sent[4:]
+
+
+async def test_a_message_may_be_delayed(harness: Harness) -> None:
+    """Seconds until it may be delivered, also again."""
+    grid = await harness.grid()
+    user = User(grid)
+    listener = Listener(grid, await user.attach())
+    (sent,) = await user.send("1", delay=harness.short)
+    assert await state(grid) == QueueState(delayed=1, consumers=1)
+    assert await grid.queues.fire(PARTITION) == 0
+    await harness.advance(harness.short)
+    assert await grid.queues.fire(PARTITION) == 1
+    await listener.has(user, [sent])
+
+    await user.settle(Settlement.RELEASE, sent, delay=harness.short)
+    assert await state(grid) == QueueState(delayed=1, consumers=1)
+    await harness.advance(harness.short)
+    await grid.queues.fire(PARTITION)
+    await listener.has(user, [sent, sent])
+    assert await grid.queues.fire(PARTITION) == 0
+    await listener.close()
+
+
+async def test_a_message_may_expire(harness: Harness) -> None:
+    """It is not delivered any more; one that is held expires when it comes back."""
+    grid = await harness.grid()
+    user = User(grid)
+    a, b = await user.send("a", "b", expires=harness.short)
+    await user.attach(credit=1)
+    await harness.advance(harness.short)
+    await grid.queues.fire(PARTITION)
+    assert await state(grid) == QueueState(held=1, dead=1, consumers=1)
+    await user.settle(Settlement.RELEASE, a)
+    assert await state(grid) == QueueState(dead=2, consumers=1)
+    assert {each.reason for each in await grid.queues.dead(JOBS, count=10)} == {"expired"}
+
+    assert await grid.queues.revive(JOBS, [a, b]) == 2
+    await user.attach(credit=2)
+    await user.settle(Settlement.RELEASE, a)
+    assert (await state(grid)).dead == 0, "what was put back does not expire any more"
+
+
+async def test_what_is_held_too_long_is_taken_back(harness: Harness) -> None:
+    """After ack_within; the assignment of before settles nothing any more."""
+    grid = await harness.grid()
+    bounds = FREE._replace(ack_within=harness.short)
+    one, two = User(grid), User(grid)
+    (sent,) = await one.send("1", bounds=bounds)
+    attached = await one.attach(bounds=bounds)
+    await one.settle(Settlement.ACCEPT, seen=attached.held[0].tag)
+    await one.attach(credit=0, bounds=bounds)
+    await harness.advance(harness.short)
+
+    held = (await two.attach(bounds=bounds)).held
+
+    assert [(each.message, each.deliveries) for each in held] == [(sent, 1)]
+    one.held[sent] = attached.held[0].tag
+    assert (await one.settle(Settlement.ACCEPT, sent)).not_held == (sent,)
+    assert (await two.settle(Settlement.ACCEPT, sent)).complete
+
+
+async def test_an_exclusive_queue_serves_one_after_the_other(harness: Harness) -> None:
+    """One consumer at a time is given messages, the next one when it leaves."""
+    grid = await harness.grid()
+    bounds = FREE._replace(exclusive=True)
+    one, two, three = User(grid), User(grid), User(grid)
+    listener = Listener(grid, await one.attach(bounds=bounds, credit=1))
+    await two.attach(bounds=bounds)
+    await three.attach(bounds=bounds)
+    a, b = await one.send("a", "b", bounds=bounds)
+    await listener.has(one, [a])
+    assert await state(grid) == QueueState(ready=1, held=1, consumers=3)
+
+    await one.leave()
+
+    await listener.has(two, [a, b])
+    assert not listener.given(three)
+    await listener.close()
+
+
+async def test_consumers_are_bounded(harness: Harness) -> None:
+    """A further consumer is refused; who consumes already is not."""
+    grid = await harness.grid()
+    one, two = User(grid), User(grid)
+    await one.attach(most_consumers=1)
+    refused = await grid.queues.attach(ownership(two.record), JOBS, credit=1, bounds=FREE, most_consumers=1)
+    assert refused is AttachRefused.CONSUMERS
+    await one.attach(most_consumers=1)
+
+
+@pytest.mark.promise("P7")
+async def test_nothing_is_left_of_a_queue_that_is_empty(harness: Harness) -> None:
+    """None if it is empty and nobody consumes; ids go on."""
+    grid = await harness.grid()
+    user = User(grid)
+    (first,) = await user.send("1")
+    await user.attach()
+    await user.settle(Settlement.ACCEPT, first)
+    await user.leave()
+    assert await grid.queues.look(JOBS) is None
+    assert await grid.queues.fire(PARTITION) == 0
+    (second,) = await user.send("2")
+    assert second > first
+
+
+async def test_other_nodes_hear_what_is_assigned(harness: Harness) -> None:
+    """It tells of consumers of all nodes, each once and in order."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    sender, worker = User(n1), User(n2, session(owner=node("n2")))
+    listener = Listener(n2, await worker.attach(credit=100))
+    sent = [message for _ in range(10) for message in await sender.send("x")]
+    await listener.has(worker, sent)
+    await listener.close()
+
+
+@pytest.mark.promise("P10")
+async def test_a_restarted_grid_has_consumers_attach_again(fragile: Harness) -> None:
+    """The deliveries of before do not go on; who attaches again is told what it holds."""
+    grid = await fragile.grid()
+    user = User(grid)
+    listener = Listener(grid, await user.attach(credit=1))
+    a, b = await user.send("a", "b")
+    await listener.has(user, [a])
+    await fragile.restart(grid)
+    await fragile.up(grid)
+    await eventually(lambda: DeliveriesLost(PARTITION) in listener.items, message="the deliveries are lost")
+
+    attached = await user.attach(credit=1)
+
+    assert [each.message for each in attached.held] == [a]
+    grid.queues.follow(PARTITION, attached.position)
+    assert (await user.settle(Settlement.ACCEPT, a)).complete
+    await listener.has(user, [a, b])
+    await listener.close()
