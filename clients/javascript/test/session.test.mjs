@@ -77,6 +77,19 @@ test("nothing is kept unless it is asked for", async () => {
   assert.equal(session.state, "connected");
 });
 
+test("packets are acknowledged after a number of them", async () => {
+  for (const ackPackets of [0, -1, 1.5, true, "7"]) {
+    await assert.rejects(connect(URL, { environment: new Network().environment, ackPackets }), TypeError);
+  }
+});
+
+test("the node that has a copy is told", async () => {
+  const session = await open(new Network(), {}, { backup: "n2", mirror: "sync" });
+  assert.deepEqual([session.node, session.backup, session.mirror], ["n1", "n2", "sync"]);
+  const alone = await open(new Network());
+  assert.deepEqual([alone.backup, alone.mirror], [null, null]);
+});
+
 test("connecting gives up in time, and says what was last", async () => {
   const network = new Network();
   network.down = true;

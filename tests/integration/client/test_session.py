@@ -331,6 +331,11 @@ async def test_updates_are_acknowledged_alone_after_a_while_and_with_requests_at
     assert request.get("received", 1) in {1, 2}
 
 
+async def test_the_node_that_has_a_copy_is_told(opened: OpenSession) -> None:
+    session, _ = await opened(greeting={"backup": "n2", "mirror": "sync"})
+    assert (session.node, session.backup, session.mirror) == ("n1", "n2", "sync")
+
+
 async def test_pings_are_answered(opened: OpenSession) -> None:
     _, peer = await opened()
     await peer.update("a", 1, 1)

@@ -27,6 +27,12 @@ def test_times_must_be_times(name: str, seconds: float) -> None:
         connect("ws://h", "alice", **{name: seconds})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("packets", [0, -1, 1.5, True, "7"])
+def test_packets_are_acknowledged_after_a_number_of_them(packets: object) -> None:
+    with pytest.raises(ValueError, match="ack_packets is a number of packets above 0"):
+        connect("ws://h", ack_packets=packets)  # type: ignore[arg-type]
+
+
 def test_urls_and_properties_are_checked_at_once() -> None:
     with pytest.raises(ValueError, match="URL"):
         connect([])

@@ -48,6 +48,23 @@ def test_what_was_received_is_acknowledged_in_time() -> None:
     assert scene.sent == [{"type": "ack", "received": 1}]
 
 
+@pytest.mark.parametrize(("wanted", "after"), [(1, 1), (2, 2), (1000, 2), (None, 2)])
+def test_an_application_may_have_packets_acknowledged_sooner(wanted: int | None, after: int) -> None:
+    """Also on the connections that follow; the node keeps 8 packets, and wants a quarter of them at the latest."""
+    scene = Scene(ack_packets=wanted).open()
+    for number in range(1, after + 1):
+        assert scene.sent == [] or number == 1
+        scene.say({"type": "update", "id": number, "topic": "t", "version": number, "event": "e", "value": 7})
+    assert scene.sent == [{"type": "ack", "received": after}]
+    scene.disconnected()
+    scene.wait(0.125)
+    scene.connected()
+    scene.welcome(**REATTACHED)
+    for number in range(after + 1, 2 * after + 1):
+        scene.say({"type": "update", "id": number, "topic": "t", "version": number, "event": "e", "value": 7})
+    assert scene.sent == [{"type": "ack", "received": 2 * after}]
+
+
 def test_a_silent_node_is_given_up() -> None:
     scene = Scene().open()
     scene.wait(45.0)
