@@ -23,7 +23,7 @@ from pipeline.bronze.files import empty, only_one, sync
 from pipeline.bronze.layout import SECOND, Layout, bronze_of, day_of
 from pipeline.bronze.log import Batch, Commit, CommitLog, Counts, StagedFile, gather
 from pipeline.bronze.staging import PARQUET, REJECTED_FILE, Plan, staging_task
-from pipeline.errors import NotReady, PipelineError
+from pipeline.errors import PipelineError
 from pipeline.progress import Tell
 from pipeline.source.datasource import NAME, JournalSource, commit, source_options
 from pipeline.source.journal import Journal, JournalPlace
@@ -82,7 +82,9 @@ def ingest(
     with opened(options.lake, tell) as (layout, log):
         begin = log.newest()
         with Journal(options.place) as journal:
-            _look(journal, begin, options)
+            if not options.accept_loss:
+                refuse_gaps(begin.positions, journal.states())
+            journal.claim(reader_of(begin.lake), take_over=options.take_over)
             if options.accept_loss:
                 _accept(journal, layout, log, tell)
         checkpoint = options.lake.absolute() / "checkpoints" / "bronze"
@@ -119,19 +121,6 @@ def opened(lake: Path, tell: Tell) -> Iterator[tuple[Layout, CommitLog]]:
             # The first commit holds nothing but the name under which this bronze reads the journal.
             log.append(Batch())
         yield layout, log
-
-
-def _look(journal: Journal, newest: Commit, options: IngestOptions) -> None:
-    """Refuse what only the user can decide."""
-    for stream in newest.positions:
-        reader = journal.holder(stream).reader
-        if reader and reader != reader_of(newest.lake) and not options.take_over:
-            raise NotReady(
-                f"the journal is read by {reader}, which is not this lake ({options.lake}); if that one has ended, run "
-                "`pipeline ingest --take-over`: two readers would trim what the other still needs"
-            )
-    if not options.accept_loss:
-        refuse_gaps(newest.positions, journal.states())
 
 
 def _accept(journal: Journal, layout: Layout, log: CommitLog, tell: Tell) -> None:
@@ -204,6 +193,9 @@ def _taker(options: IngestOptions, layout: Layout, log: CommitLog, tell: Tell) -
     """Make the function that takes in a micro-batch."""
 
     def take_in(batch: DataFrame, _number: int) -> None:
+        # Somebody may have taken the journal over since the last batch, or the grid have forgotten whose it is.
+        with Journal(options.place) as journal:
+            journal.claim(reader_of(log.newest().lake))
         plan = plan_next(layout, log, past=options.past, future=options.future)
         told = batch.mapInArrow(staging_task(plan, write_batch), "told string").collect()
         gathered = gather(read_batch(row["told"]) for row in told)

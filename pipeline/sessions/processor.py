@@ -44,14 +44,22 @@ SETTLED_AFTER_MS: Final = 86_400_000
 """For how long what is known of a session is kept after it has ended, by the watermark, in milliseconds: a day. What is
 told later than that, a node kept for a day."""
 
+SILENT_AFTER_MS: Final = 90 * 86_400_000
+"""For how long what is known of a connected session is kept of which nothing is heard, in milliseconds: longer than
+nodes go without a deploy, which moves it. If all nodes and the grid vanish at once, nobody ever tells of its end, and
+its state would stay for ever. What is told of it later, `pipeline backfill` brings in."""
+
+_DAY_MS: Final = 86_400_000
+"""To whole days such a timer is rounded up, so that a busy session does not set it anew with every batch."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SessionProcessor(StatefulProcessor):
     """Keeps the facts of each session, and tells its row whenever there is something new.
 
-    Each session has one timer at most: for when its row changes by itself, because its window passes without a word;
-    or, once it has ended, for when it may be forgotten.
+    Each session has one timer: for when its row changes by itself, because its window passes without a word; or for
+    when it may be forgotten, a day after its end or long after anything was heard of it. So no state stays for ever.
     """
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -106,9 +114,8 @@ class SessionProcessor(StatefulProcessor):
         if timer != wanted:
             if timer is not None:
                 self._handle.deleteTimer(timer.at_ms)
-            if wanted is not None:
-                self._handle.registerTimer(wanted.at_ms)
-        self._known.update((state.encode(), *(wanted or (None, None))))
+            self._handle.registerTimer(wanted.at_ms)
+        self._known.update((state.encode(), *wanted))
         if told is not None:
             yield row_of(told.row)
 
@@ -125,12 +132,15 @@ class _Kept(NamedTuple):
     timer: _Timer | None
 
 
-def _timer_of(told: Told | None, state: SessionState, heard_until_ms: int) -> _Timer | None:
+def _timer_of(told: Told | None, state: SessionState, heard_until_ms: int) -> _Timer:
     """Tell when to look again; always later than the watermark."""
-    if told is not None and told.ended_at is None:
-        return None if told.due_ms is None else _Timer(told.due_ms, forget=False)
+    if told is not None and told.due_ms is not None:
+        return _Timer(told.due_ms, forget=False)
     # Before the first record of a node is heard, the watermark is in 1970.
     last_ms = max(each.at for each in state) // MICROSECONDS
+    if told is not None and told.ended_at is None:
+        silent_ms = max(heard_until_ms, last_ms) + SILENT_AFTER_MS
+        return _Timer(-(-silent_ms // _DAY_MS) * _DAY_MS, forget=True)
     return _Timer(max(heard_until_ms, last_ms) + SETTLED_AFTER_MS, forget=True)
 
 

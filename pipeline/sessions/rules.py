@@ -31,9 +31,13 @@ LAST_MOMENT: Final = 253_402_300_799_999_999
 """The last microsecond of the year 9999, which everything that reads tables can still hold. A clock that is further
 astray is taken for that, and one before 1970 for 1970."""
 
-LONGEST_AWAY_MS: Final = 7 * 86_400_000
-"""What a client says it was away is believed up to the longest window that a gateway can be set to keep a session for
-(``window_maximum``): longer ago it had no session to come back to."""
+
+LONGEST_WINDOW_MS: Final = 7 * 86_400_000
+"""What no window is longer than (``window_maximum`` of a gateway cannot be set higher). A session of which nobody knows
+how long it is kept, because its opening is missing, is given so long."""
+
+LONGEST_AWAY_MS: Final = LONGEST_WINDOW_MS
+"""What a client says it was away is believed up to the longest window: longer ago it had no session to come back to."""
 
 CREATED: Final = codes.Outcome.CREATED.value
 """The rung of an interval that began with the session."""

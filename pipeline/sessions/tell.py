@@ -89,11 +89,13 @@ def _not_before_the_last(at: int, served: Sequence[Stint]) -> int:
 
 
 def _due_ms(served: Sequence[Stint]) -> int | None:
-    """Tell when the window passes of a session that is away; None if it is not, or how long it is kept is unknown."""
+    """Tell when the window passes of a session that is away, at the latest if how long it is kept is unknown."""
     window_ms = _first(each.opening.window_ms for each in served if each.opening)
     began = served[-1].clock_began
-    if window_ms is None or began is None:
+    if began is None:
         return None
+    if window_ms is None:
+        window_ms = rules.LONGEST_WINDOW_MS
     # Up to the next millisecond: never before the window has passed.
     return -(-began // MICROSECONDS) + window_ms
 

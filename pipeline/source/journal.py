@@ -23,10 +23,14 @@ from redis.retry import Retry
 
 from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
-from pipeline.errors import PipelineError
+from pipeline.errors import NotReady, PipelineError
 from pipeline.source.offsets import EntryId, Position, StreamState, read_entry_id
 
 _COMMIT: Final = files("pipeline.source").joinpath("scripts", "commit.lua").read_text("utf-8")
+_CLAIM: Final = files("pipeline.source").joinpath("scripts", "claim.lua").read_text("utf-8")
+
+_ANOTHER_READER: Final = -2
+"""What the commit answers if another reader has claimed the stream."""
 
 _RETRIES: Final = 5
 """Of a command whose answer is lost, with growing pauses: some seconds, so that a Redis that is restarted or promoted
@@ -129,6 +133,26 @@ class Journal:
         reader, lost = found
         return Holder(_text(reader), int(lost or 0))
 
+    def claim(self, reader: str, *, take_over: bool = False) -> None:
+        """Become the reader of all streams, or see that one still is.
+
+        Each stream is claimed in one step, and the streams in order, so that of two who begin together the one that is
+        second at the first stream has claimed none.
+
+        Args:
+            reader: who.
+            take_over: take the streams from another reader.
+
+        Raises:
+            NotReady: another one reads the journal.
+        """
+        for stream in range(JOURNAL_PARTITIONS):
+            with _explained():
+                flag = "1" if take_over else "0"
+                found: Any = self._client.eval(_CLAIM, 1, state_key(self._prefix, stream), reader, flag)
+            if (holder := _text(found)) != reader:
+                raise NotReady(_read_by(holder))
+
     def following(self, stream: int, after: EntryId) -> EntryId | None:
         """Find the first entry after another; None if there is none."""
         with _explained():
@@ -169,11 +193,25 @@ class Journal:
 
         Returns:
             Entries trimmed; -1 if the stream is another one by now, and nothing was changed.
+
+        Raises:
+            NotReady: another reader has claimed the stream; nothing was changed.
         """
         with _explained():
             keys = (stream_key(self._prefix, stream), state_key(self._prefix, stream))
             kept = "" if oldest is None else str(oldest)
-            return int(self._client.eval(_COMMIT, 2, *keys, position.incarnation, reader, str(position.entry), kept))
+            arguments = (position.incarnation, reader, str(position.entry), kept)
+            trimmed = int(self._client.eval(_COMMIT, 2, *keys, *arguments))
+        if trimmed == _ANOTHER_READER:
+            raise NotReady(_read_by(self.holder(stream).reader))
+        return trimmed
+
+
+def _read_by(holder: str) -> str:
+    return (
+        f"the journal is read by {holder}, which is not this lake; if that one has ended, run `pipeline ingest "
+        "--take-over`: two readers would trim what the other still needs"
+    )
 
 
 def _state(incarnation: Any, about: Any) -> StreamState:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -148,6 +150,41 @@ def test_only_the_commit_trims_and_leaves_the_lag(place: JournalPlace, feeder: F
     stream.stop()
 
 
+def test_of_two_readers_that_start_together_one_has_the_journal(place: JournalPlace, journal: Journal) -> None:
+    """Both have seen that nobody reads it; each of them claims."""
+    together, won = threading.Barrier(2), []
+
+    def start(reader: str) -> None:
+        with Journal(place) as mine:
+            assert mine.holder(0).reader == ""
+            together.wait()
+            with suppress(NotReady):
+                mine.claim(reader)
+                won.append(reader)
+
+    readers = [threading.Thread(target=start, args=(name,)) for name in ("one", "other")]
+    for each in readers:
+        each.start()
+    for each in readers:
+        each.join()
+    assert len(won) == 1
+    assert {journal.holder(stream).reader for stream in range(JOURNAL_PARTITIONS)} == set(won)
+    journal.claim(won[0])
+
+
+def test_a_reader_learns_that_another_one_has_taken_over(place: JournalPlace, feeder: Feeder, journal: Journal) -> None:
+    feeder.feed(100, sessions=3)
+    ends = {name: each for name, each in _ends(journal.states()).items() if each.incarnation}
+    journal.claim("old")
+    commit(journal, ends, "old", 0)
+    with pytest.raises(NotReady, match="the journal is read by old"):
+        journal.claim("new")
+    journal.claim("new", take_over=True)
+    for again in (lambda: journal.claim("old"), lambda: commit(journal, ends, "old", 0)):
+        with pytest.raises(NotReady, match="the journal is read by new"):
+            again()
+
+
 def test_a_commit_does_not_touch_another_incarnation(place: JournalPlace, feeder: Feeder, journal: Journal) -> None:
     feeder.feed(50, sessions=1)
     positions = {used: Position("gone", EntryId(1, 3)) for used, state in journal.states().items() if state.incarnation}
@@ -245,6 +282,7 @@ def test_sentinels_and_clusters_are_read_and_trimmed_too(kind: str) -> None:
             assert journal.following(7, EntryId(1, 0)) == EntryId(1, 1)
             found = [batch for part in ranges(START, _ends(states)) for batch in read_range(place, part)]
             assert [batch["text"].to_pylist() for batch in found] == [[b"{}"] * 3] * JOURNAL_PARTITIONS
+            journal.claim("r")
             commit(journal, _ends(states), "r", 0)
 
             assert {journal.holder(stream).reader for stream in states} == {"r"}
@@ -259,6 +297,7 @@ def test_the_user_of_the_pipeline_may_read_and_trim_the_journal_and_nothing_else
             states = journal.states()
             found = [entry for part in ranges(START, _ends(states)) for entry in read_range(_place(server), part)]
             assert sum(batch.num_rows for batch in found) == 200
+            journal.claim("r")
             commit(journal, _ends(states), "r", 0)
             assert journal.holder(0).reader == "r"
             execute: Any = journal._client.execute_command

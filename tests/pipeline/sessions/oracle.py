@@ -98,8 +98,8 @@ last AS (
     FROM stints GROUP BY session
 ),
 presumed AS (
-    SELECT session, (clock_at + 999) // 1000 + window_ms AS due_ms FROM last
-    WHERE window_ms IS NOT NULL AND clock_at IS NOT NULL AND session NOT IN (SELECT session FROM told)
+    SELECT session, (clock_at + 999) // 1000 + coalesce(window_ms, 7 * 86400000) AS due_ms FROM last
+    WHERE clock_at IS NOT NULL AND session NOT IN (SELECT session FROM told)
 )
 SELECT
     session, greatest(t.moment, coalesce(l.latest, t.moment)) AS moment,

@@ -10,8 +10,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from pipeline.sessions import Fact, SessionState, tell
-from pipeline.sessions.processor import SETTLED_AFTER_MS, SessionProcessor, row_of
-from pipeline.sessions.rules import CLOSED, REFUSED
+from pipeline.sessions.processor import SETTLED_AFTER_MS, SILENT_AFTER_MS, SessionProcessor, row_of
+from pipeline.sessions.rules import CLOSED, LONGEST_WINDOW_MS, REFUSED
 from tests.pipeline.sessions.lives import START, Teller, lives
 
 START_MS = START // 1000
@@ -103,6 +103,43 @@ def test_refusals_alone_are_forgotten_as_well() -> None:
     stream = harness()
     assert stream.test("s", rows([teller.tell(REFUSED, 0, "n1", 1)])) == []
     watermark(stream, START_MS + SETTLED_AFTER_MS)
+    assert stream.peekValueState("known", "s") is None
+
+
+def test_a_connected_session_of_which_nothing_is_heard_is_forgotten_in_the_end() -> None:
+    teller = Teller()
+    teller.opened(0)
+    stream = harness()
+    stream.test("s", rows(teller.facts))
+    assert watermark(stream, START_MS + SILENT_AFTER_MS - 1) == []
+    assert stream.peekValueState("known", "s") is not None
+    assert watermark(stream, START_MS + SILENT_AFTER_MS + 86_400_000) == []
+    assert stream.peekValueState("known", "s") is None
+
+
+def test_without_an_opening_a_session_that_is_away_ends_with_the_longest_window() -> None:
+    teller = Teller()
+    teller.resumed(0, "n2", 7)
+    teller.disconnected(10, "n2", 7)
+    stream = harness()
+    stream.test("s", rows(teller.facts))
+    over = START_MS + 10_000 + LONGEST_WINDOW_MS
+    assert watermark(stream, over - 1) == []
+    (row,) = watermark(stream, over)
+    assert (row.state, row.end_reason) == ("ended", "presumed")
+    assert row == expected(teller.facts, over)[0]
+    watermark(stream, over + SETTLED_AFTER_MS)
+    assert stream.peekValueState("known", "s") is None
+
+
+@settings(max_examples=50)
+@given(lives(), st.data())
+def test_every_state_has_a_timer_and_goes(facts: list[Fact], data: st.DataObject) -> None:
+    stream = harness()
+    for fact in data.draw(st.permutations(facts)):
+        stream.test("s", rows([fact]))
+    watermark(stream, START_MS + LONGEST_WINDOW_MS + 86_400_000)
+    watermark(stream, START_MS + 2 * SILENT_AFTER_MS)
     assert stream.peekValueState("known", "s") is None
 
 
