@@ -18,6 +18,7 @@ from tests.chaos import grid_links, node_links
 from tests.chaos.account.account import Account
 from tests.chaos.account.clock import Told, bases, judge_clock, judge_shifts, read_starts, read_told
 from tests.chaos.account.forgotten import Forgotten, NodeEnd
+from tests.chaos.account.recoveries import BUSY, Trouble
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended
@@ -31,6 +32,7 @@ from tests.chaos.outcome import Outcome, Struck
 from tests.chaos.plan import Plan, Step
 from tests.chaos.reader import UNREADABLE, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
+from tests.chaos.waiting import Waiting
 from tests.support.faults import eventually
 from tests.support.times import scaled, time_limit
 
@@ -200,6 +202,7 @@ class Run:
                 self.account.found.append(Violation("P10", self.now(), step.fault, trouble))
             ended = self.now()
             self._outcome.struck.append(Struck(step, began, ended, trouble))
+            self.account.recoveries.troubles += fault.troubles(parameters, began, ended)
             await asyncio.sleep(fault.settles)
 
     def _has_replaced(self) -> bool:
@@ -224,9 +227,14 @@ class Run:
 
     async def _watch(self) -> None:
         """Look into Redis: who owns what (P3), and which generation nodes have adopted."""
+        waiting = Waiting()
+        before = self.now()
         while True:
             lineage = self._target.lineage
             now = self.now()
+            for node in waiting.busy(self._target.pids()):
+                self.account.recoveries.troubles.append(Trouble(before, now, BUSY, node))
+            before = now
             try:
                 if self._target.kind != "single":
                     self._look_at_masters(now, await self._reader.masters())
@@ -452,6 +460,7 @@ class Run:
             f"and {self._outcome.folded} folded by {sum(each.folds.marks for each in updates)} marks; "
             f"{sum(each.holes for each in updates)} holes declared by notices",
             "recoveries": ", ".join(f"{count} {outcome}" for outcome, count in sorted(account.outcomes.items())),
+            "demanded": f"{account.recoveries.handoffs} times nothing lost, {account.recoveries.replays} replays",
             "generations": " ".join(str(number) for _, number in account.generations),
             **({"replicas took over": str(self._replaced)} if self._target.kind != "single" else {}),
             "most clients of a Redis": str(max(self._connections.values(), default=0)),

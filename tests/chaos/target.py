@@ -196,6 +196,10 @@ class Target:
         assert self._replicated is not None, "the grid has replicas"
         return self._replicated
 
+    def pids(self) -> dict[str, int]:
+        """Tell the process ids of the nodes that run, by name."""
+        return {name: process.pid for name, process in self.stack.nodes.items() if process.running}
+
     # --- Nodes ----------------------------------------------------------------------------------------------------
 
     async def ready(self, node: str) -> None:

@@ -10,8 +10,9 @@ from tests.chaos.histories import SECOND, promises
 
 
 def seen(*updates: tuple[int, int, bool]) -> SessionUpdates:
-    """What a session saw of a topic, a second each: value, version, snapshot."""
+    """What a session saw of a topic, a second each, as its subscription began: value, version, snapshot."""
     account = SessionUpdates("watcher")
+    account.shown(0.0)
     for at, (value, version, snapshot) in enumerate(updates):
         account.update(float(at), "t/1", value, version, snapshot=snapshot)
     return account
@@ -84,8 +85,9 @@ HOLE = ((1, 1, True), (4, 4, False))
 
 
 def marked(*updates: tuple[int, int, bool, int]) -> SessionUpdates:
-    """What a session saw of a topic, a second each: value, version, snapshot, folded."""
+    """What a session saw of a topic, a second each, as its subscription began: value, version, snapshot, folded."""
     account = SessionUpdates("watcher")
+    account.shown(0.0)
     for at, (value, version, snapshot, folded) in enumerate(updates):
         account.update(float(at), "t/1", value, version, snapshot=snapshot, folded=folded)
     account.finish()
@@ -162,6 +164,33 @@ def welcome(conflated: int | None, through: int, *, kept: bool = True, only: boo
 )
 def test_marks_and_welcomes_add_up(steps: list[Welcome | tuple[int, int]], broken: bool) -> None:
     assert [each[:2] for each in resumed(*steps)] == ["P2"] * broken
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize(
+    ("value", "shown", "notice", "expected"),
+    [
+        pytest.param(9, None, None, ["P13"], id="in place of updates"),
+        pytest.param(4, None, None, [], id="the next one"),
+        pytest.param(3, None, None, [], id="the same one again"),
+        pytest.param(9, 4.0, None, [], id="after a failover that is not replayed"),
+        pytest.param(9, 5.0 - NEAR - 0.1, None, ["P13"], id="long after it"),
+        pytest.param(9, None, "values_reread", [], id="after a notice"),
+        pytest.param(SECOND + 9, None, None, [], id="in a new generation"),
+    ],
+)
+def test_a_current_value_takes_the_place_of_updates_only_where_values_are_shown(
+    value: int, shown: float | None, notice: str | None, expected: list[str]
+) -> None:
+    account = SessionUpdates("watcher")
+    account.update(1.0, "t/1", 3, 3, snapshot=True)
+    if shown is not None:
+        account.shown(shown)
+    if notice is not None:
+        account.notice(4.0, notice)
+    account.update(5.0, "t/1", min(value, 9), value, snapshot=True)
+    account.finish()
+    assert promises(account.violations) == expected
 
 
 def test_marks_are_counted() -> None:

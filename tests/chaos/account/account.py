@@ -10,8 +10,9 @@ from gateway.core.types import TopicPath
 from tests.chaos.account.folds import Welcome
 from tests.chaos.account.forgotten import NodeEnd
 from tests.chaos.account.publishes import Publishes, Snapshot
+from tests.chaos.account.recoveries import GRID, Recoveries, Recovery, Trouble
 from tests.chaos.account.sessions import Sessions
-from tests.chaos.account.updates import SessionUpdates
+from tests.chaos.account.updates import NEAR, SessionUpdates
 from tests.chaos.account.violation import Violation, shown_as
 
 
@@ -24,7 +25,7 @@ class Account:
         updates: what was sent, by session.
         generations: when the reader first saw each generation of the grid.
         snapshots: what the logs held at moments of the run; the last one is of its end.
-        outcomes: recoveries by rung.
+        recoveries: of all sessions.
         node_ends: when processes of nodes ended.
         found: violations that no part of the account has noted by itself.
     """
@@ -35,10 +36,11 @@ class Account:
         self.updates: dict[str, SessionUpdates] = {}
         self.generations: list[tuple[float, int]] = []
         self.snapshots: list[Snapshot] = []
-        self.outcomes: Counter[str] = Counter()
+        self.recoveries = Recoveries()
         self.node_ends: list[NodeEnd] = []
         self.found: list[Violation] = []
         self._selectors: dict[str, list[tuple[Selector, float]]] = {}
+        self._subscribed: dict[str, list[float]] = {}
 
     def opened(self, at: float, session: str, who: str, *, window: float, slack: float = 0.0) -> SessionUpdates:
         """A session was created; returns what takes its updates."""
@@ -46,17 +48,24 @@ class Account:
         updates = self.updates[session] = SessionUpdates(who, slack=slack)
         return updates
 
-    def recovered(self, session: str, outcome: str, welcome: Welcome | None = None) -> None:
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Recoveries by rung; those that were replayed apart."""
+        return Counter(f"{each.outcome} with replay" if each.replayed else each.outcome for each in self.recoveries.all)
+
+    def recovered(self, recovery: Recovery, welcome: Welcome | None = None) -> None:
         """A session got a connection again.
 
         Args:
-            session: which.
-            outcome: the rung.
+            recovery: what its welcome says.
             welcome: what it says of folded updates; None where packets have no numbers, so that it cannot be judged.
         """
-        self.outcomes[outcome] += 1
+        self.recoveries.all.append(recovery)
+        updates = self.updates[recovery.session]
+        if recovery.shows_values:
+            updates.shown(recovery.at)
         if welcome is not None:
-            self.updates[session].welcomed(welcome)
+            updates.welcomed(welcome)
 
     def notice(self, at: float, session: str, code: str) -> None:
         """A session was sent a notice."""
@@ -67,6 +76,8 @@ class Account:
     def selected(self, at: float, session: str, selector: str) -> None:
         """A session has selected topics: the reply has come."""
         self._selectors.setdefault(session, []).append((parse_selector(selector), at))
+        self._subscribed.setdefault(session, []).append(at)
+        self.updates[session].shown(at)
 
     def deselected(self, session: str, selector: str) -> None:
         """A session asks to have a selector taken out."""
@@ -108,6 +119,7 @@ class Account:
             updates.finish(self.publishes.may_be_repeated, self.sessions.losses)
         self.sessions.judge_ends(self.publishes.forgotten)
         self.sessions.judge_deaths(self.node_ends, self.publishes.forgotten)
+        self.recoveries.judge(dict(self._subscribed), self._grid_troubles())
         self.publishes.judge_receipts()
         lost = []
         for snapshot in self.snapshots:
@@ -118,9 +130,17 @@ class Account:
             *self.found,
             *self.publishes.violations,
             *self.sessions.violations,
+            *self.recoveries.violations,
             *(violation for updates in self.updates.values() for violation in updates.violations),
         ]
         return sorted(dict.fromkeys(violations), key=lambda violation: violation.at)
+
+    def _grid_troubles(self) -> list[Trouble]:
+        """List when the grid lost something, or was another one, whether or not a fault was struck then."""
+        return [
+            *(Trouble(each.began, each.ended, GRID) for each in self.publishes.forgotten),
+            *(Trouble(at - NEAR, at, GRID) for at, _ in self.generations[1:]),
+        ]
 
     def _interested(self, topic: str) -> list[tuple[str, float]]:
         found = [(session, self._interest(session, topic)) for session in self._selectors]

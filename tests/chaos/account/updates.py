@@ -7,7 +7,8 @@ numbering:
 ```text
 version    how                                   judged
 one more   any                                   fine
-more       a snapshot                            declared by the flag
+more       a snapshot                            declared by what brings values: a failover that is not replayed, a
+                                                 subscription, a notice; else updates are missing (P13)
 more       folded by as many                     declared by the mark
 more       folded by fewer                       declared if a notice about it is nearby, else a silent loss
 any        folded by more                        the mark tells of updates that there are not
@@ -112,6 +113,8 @@ class SessionUpdates:
         self._older: list[Hole] = []
         self._again: list[tuple[str, int, Violation]] = []
         self._notices: list[float] = []
+        self._jumps: list[Hole] = []
+        self._shown: list[float] = []
         # When something came last.
         self._latest = -NEAR
 
@@ -158,11 +161,7 @@ class SessionUpdates:
             self._violated("P6", at, f"went back: {came}")
             return
         if version == seen.version:
-            if value != seen.value:
-                self._violated("P6", at, f"one version with two values: {came}")
-            elif not snapshot and not seen.fresh:
-                self._violated("P2", at, f"delivered twice: {came}")
-            seen.fresh = False
+            self._compare_same(at, value, seen, came, snapshot=snapshot)
             return
         if value < seen.value:
             begins = snapshot and generation_of(version) > generation_of(seen.version)
@@ -170,8 +169,12 @@ class SessionUpdates:
         elif value == seen.value and not (snapshot and event and event == seen.event):
             again = Violation("P5", at, self.who, f"a value got a second version: {came}")
             self._again.append((topic, value, again))
-        elif not snapshot and not seen.fresh:
-            self._compare_with_mark(at, topic, seen, Seen(value, version), folded)
+        elif not seen.fresh:
+            now = Seen(value, version)
+            if snapshot:
+                self._compare_snapshot(at, topic, seen, now, folded)
+            else:
+                self._compare_with_mark(at, topic, seen, now, folded)
         self._seen[topic] = Seen(value, version, event, at)
 
     def deselected(self, topics: Iterable[str]) -> None:
@@ -179,6 +182,10 @@ class SessionUpdates:
         for topic in topics:
             if topic in self._seen:
                 self._seen[topic].fresh = True
+
+    def shown(self, at: float) -> None:
+        """Note that current values may come: as a subscription began, or after a failover that is not replayed."""
+        self._shown.append(at)
 
     def notice(self, at: float, code: str) -> None:
         """Take a notice in."""
@@ -223,6 +230,19 @@ class SessionUpdates:
             if not self._noticed(hole):
                 self._violated("P5", hole.at, f"an older value came back, and nothing declares it: {hole.what}")
         self._older.clear()
+        jumps = [jump for jump in self._jumps if not self._noticed(jump) and not self._is_shown(jump)]
+        if jumps:
+            what = f"{len(jumps)} current values came in place of updates, unasked; first {jumps[0].what}"
+            self._violated("P13", jumps[0].at, what)
+        self._jumps.clear()
+
+    def _compare_same(self, at: float, value: int, seen: Seen, came: str, *, snapshot: bool) -> None:
+        """Compare an update with the one before it, which had the same version."""
+        if value != seen.value:
+            self._violated("P6", at, f"one version with two values: {came}")
+        elif not snapshot and not seen.fresh:
+            self._violated("P2", at, f"delivered twice: {came}")
+        seen.fresh = False
 
     def _compare_first(self, at: float, topic: str, now: Seen, folded: int) -> None:
         """Compare what is missing before the first update of a topic with what the update says of it."""
@@ -253,6 +273,16 @@ class SessionUpdates:
         elif folded < missing:
             self.holes += 1
             self._open.append(Hole(at, since, topic, missing - folded, came, begins))
+
+    def _compare_snapshot(self, at: float, topic: str, before: Seen, now: Seen, folded: int) -> None:
+        """Note a current value that takes the place of updates; between generations versions say nothing of them."""
+        missing = now.version - before.version - 1
+        if missing > folded and generation_of(now.version) == generation_of(before.version):
+            came = f"{topic}: value {now.value} version {now.version} after version {before.version}"
+            self._jumps.append(Hole(at, at - NEAR, topic, missing - folded, came))
+
+    def _is_shown(self, jump: Hole) -> bool:
+        return any(jump.since - self._slack <= shown <= jump.at + NEAR for shown in self._shown)
 
     def _older_value(self, lost: Hole, *, declarable: bool) -> None:
         if declarable:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
 
+from tests.chaos.account.recoveries import GRID, NODE, PARTED, Trouble
 from tests.chaos.deadlines import Stuck, ended
 from tests.chaos.target import NODES, Target
 
@@ -39,6 +40,7 @@ class Fault:
         strike: does it on entering, and ends it on leaving.
         settles: seconds after its end in which what it claims is still left alone.
         unavailable: tells of a kind of grid why it cannot be done there on this machine; empty if it can be.
+        planned: whether operators do that, and it must cost nobody anything.
     """
 
     name: str
@@ -50,6 +52,26 @@ class Fault:
     strike: Callable[[Target, Parameters], AbstractAsyncContextManager[None]]
     settles: float = 1.0
     unavailable: Callable[[str], str] = lambda grid: ""
+    planned: bool = False
+
+    def troubles(self, parameters: Parameters, began: float, ended: float) -> list[Trouble]:
+        """Tell what of it excuses less than the best recovery.
+
+        Args:
+            parameters: what it hit.
+            began: in seconds since the beginning of the run.
+            ended: likewise.
+        """
+        found: list[Trouble] = []
+        for claim in () if self.planned else self.claims(parameters):
+            kind, _, node = claim.partition(":")
+            if kind in {"grid", "grid-link"}:
+                found.append(Trouble(began, ended, GRID))
+            elif kind == "node":
+                found.append(Trouble(began, ended, NODE, node))
+            elif kind == "node-link":
+                found.append(Trouble(began, ended, PARTED))
+        return found
 
 
 def possible(faults: Iterable[Fault], grid: str) -> tuple[list[Fault], dict[str, str]]:
@@ -79,6 +101,7 @@ def fault(
     draw: Callable[[Random], Parameters] = nothing,
     settles: float = 1.0,
     unavailable: Callable[[str], str] = lambda grid: "",
+    planned: bool = False,
 ) -> Callable[[Callable[[Target, Parameters], AsyncIterator[None]]], Callable[[Target, Parameters], object]]:
     """Put an async generator that strikes, yields and heals into the catalogue; its docstring is the summary.
 
@@ -97,6 +120,7 @@ def fault(
             strike=context,
             settles=settles,
             unavailable=unavailable,
+            planned=planned,
         )
         return context
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from random import Random
 
-from tests.chaos import grid_links
+from tests.chaos import grid_links, node_links
 from tests.chaos.faults.fault import Parameters, a_node, every_node, fault
 from tests.chaos.target import LINKED, NODES, Target
 
@@ -47,20 +47,22 @@ async def _stopped_long(target: Target, parameters: Parameters) -> AsyncIterator
     await target.ready(parameters["node"])
 
 
-@fault("node-drained", seconds=(0.0, 2.0), draw=a_node, claims=_claim, settles=RECOVERS)
+@fault("node-drained", seconds=(0.0, 2.0), draw=a_node, claims=_claim, settles=RECOVERS, planned=True)
 async def _drained(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """A node is drained by SIGTERM and started again."""
     await target.drain(parameters["node"])
     yield
     await target.back(parameters["node"])
+    await asyncio.sleep(LINKED)
 
 
 def _claim_all(parameters: Parameters) -> set[str]:
+    """Everything but clients and HAProxy is well meanwhile, so that nothing may be lost."""
     del parameters
-    return every_node()
+    return {"grid"} | every_node() | {f"node-link:{pair}" for pair in node_links.pairs(NODES)}
 
 
-@fault("nodes-restarted", seconds=(10.0, 20.0), claims=_claim_all, settles=RECOVERS)
+@fault("nodes-restarted", seconds=(10.0, 20.0), claims=_claim_all, settles=RECOVERS, planned=True)
 async def _restarted(target: Target, parameters: Parameters) -> AsyncIterator[None]:
     """All nodes are drained and started again as planned, one after the other."""
     restarts = asyncio.create_task(_restart_all(target), name="chaos-restart-all")

@@ -19,6 +19,7 @@ from gateway.core.client.errors import (
 )
 from gateway.core.client.types import SessionState, Update
 from gateway.core.wire.codes import ErrorCode
+from tests.chaos.account.recoveries import Recovery
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
 from tests.chaos.deadlines import Stuck, ended
@@ -41,6 +42,9 @@ PACE: Final = (0.05, 0.25)
 
 LIFE: Final = (15.0, 45.0)
 """Seconds after which a client says bye and opens a new session, from and to."""
+
+SILENT: Final = 5.0
+"""Seconds after which a client gives a node up that says nothing: the setting ``ping_timeout`` of the run."""
 
 _GONE: Final = frozenset({ErrorCode.SESSION_CLOSED, ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
 """What a client is told that asks for a session which has ended."""
@@ -193,10 +197,26 @@ class Application:
         return session
 
     async def _hear_recoveries(self, session: Session, identity: str) -> None:
+        node = session.node
         async for recovery in session.recoveries():
             now = self.heard = self.crowd.now()
             account = self.crowd.account
-            account.recovered(identity, recovery.outcome)
+            account.recovered(
+                Recovery(
+                    at=now,
+                    heard=now - recovery.gap_seconds - SILENT,
+                    away=recovery.gap_seconds,
+                    session=identity,
+                    who=self.name,
+                    outcome=recovery.outcome,
+                    reason=recovery.reason or "",
+                    former=node,
+                    node=recovery.node,
+                    named=True,
+                    replayed=recovery.replayed,
+                )
+            )
+            node = recovery.node
             # Its properties and selections the client restores by itself; at the end the grid is compared with them.
             allowed = Identity(identity, self.name, {})
             account.sessions.compare(now, self.name, [allowed], Identity(session.id, session.principal, {}))

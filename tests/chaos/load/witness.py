@@ -20,6 +20,7 @@ from typing import Final
 import aiohttp
 
 from tests.chaos.account.folds import Welcome
+from tests.chaos.account.recoveries import Recovery
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
 from tests.chaos.deadlines import Stuck, ended
@@ -70,6 +71,7 @@ class Witness:
         self._said_bye = False
         self._last_error: Packet | None = None
         self._away = 0.0
+        self._served_by = ""
 
     # --- For the run ----------------------------------------------------------------------------------------------
 
@@ -145,6 +147,7 @@ class Witness:
         if welcome["outcome"] == "created":
             self.wire = Wire(welcome, self.name, {"of": self.name}, self._violated)
             self._updates = account.opened(now, self.wire.id, self.name, window=self.wire.window)
+            self._served_by = welcome["node"]
             self._habits.opened(now)
             self._leaving = self._last
             self._retry = []
@@ -154,9 +157,21 @@ class Witness:
         wire = self._session
         kept = welcome["outcome"] in KEPT
         through = wire.received + welcome["resent"] if kept else 0
+        former, self._served_by = self._served_by, welcome["node"]
         only = wire.resumed(welcome)
         told = Welcome(now, kept=kept, conflated=welcome["conflated"], through=through, only=only)
-        account.recovered(wire.id, welcome["outcome"], told)
+        recovery = Recovery(
+            at=now,
+            heard=self._heard,
+            away=now - self._heard,
+            session=wire.id,
+            who=self.name,
+            outcome=welcome["outcome"],
+            reason=welcome.get("reason") or "",
+            former=former,
+            node=welcome["node"],
+        )
+        account.recovered(recovery, told)
         self._compare(now, welcome)
 
     def _compare(self, now: float, welcome: Packet) -> None:

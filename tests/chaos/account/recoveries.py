@@ -1,0 +1,151 @@
+"""How sessions came back, and how they should have (P12, P13): what two living nodes hand over, and what is replayed.
+
+```text
+meanwhile                                          a recovery is
+nothing but planned stops, and links of clients    reattached or handed_over
+a node died, stood still, or was parted            any rung; failed_over is replayed
+the grid was hurt, or the machine was busy         any rung
+```
+
+A handoff waits for 250 ms, and a replay for a second, so that neither can be demanded of processes that wait for a
+processor. Where a buffer was too short (``gap``), numbers cannot go on, and a replay is demanded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.chaos.account.violation import Violation
+
+KEPT: Final = frozenset({"reattached", "handed_over"})
+"""Outcomes by which nothing is lost, because a node had all of the session."""
+
+AFTER: Final = 6.0
+"""Seconds after trouble in which nodes have yet to find each other: they dial again after 5 s at most."""
+
+DECIDED: Final = 1.0
+"""Seconds before a client was without a connection in which it matters whether nodes had a processor."""
+
+SUBSCRIBED: Final = 3.0
+"""Seconds before the last word of its node in which a subscription may lack its values, and a client a position."""
+
+GRID: Final = "grid"
+NODE: Final = "node"
+PARTED: Final = "node-link"
+BUSY: Final = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something went wrong that excuses less than the best recovery.
+
+    Attributes:
+        began: in seconds since the beginning of the run.
+        ended: likewise.
+        kind: ``GRID``, ``NODE``, ``PARTED`` or ``BUSY``.
+        node: which node stood still, died, or had to wait; empty for other kinds.
+    """
+
+    began: float
+    ended: float
+    kind: str
+    node: str = ""
+
+    def touches(self, recovery: Recovery) -> bool:
+        """Tell whether it may have to do with a recovery."""
+        if self.kind == BUSY and self.node not in {recovery.former, recovery.node}:
+            return False
+        since = recovery.at - recovery.away - DECIDED if self.kind == BUSY else recovery.heard - AFTER
+        return self.began <= recovery.at and self.ended >= since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """A session got a connection again.
+
+    Attributes:
+        at: when the welcome came.
+        heard: when the client had last heard of its node, or before.
+        away: seconds for which it was without a connection.
+        session: its id.
+        who: which client.
+        outcome: the rung.
+        reason: why it was not reattached; empty if it was.
+        former: the node that served it before.
+        node: the node that serves it now.
+        named: whether the client named positions.
+        replayed: whether the welcome says that everything follows.
+    """
+
+    at: float
+    heard: float
+    away: float
+    session: str
+    who: str
+    outcome: str
+    reason: str = ""
+    former: str = ""
+    node: str = ""
+    named: bool = False
+    replayed: bool = False
+
+    @property
+    def shows_values(self) -> bool:
+        """Whether current values may follow in place of what was missed."""
+        return self.outcome not in KEPT and not self.replayed
+
+
+class Recoveries:
+    """All recoveries of a run, and what excuses them.
+
+    Attributes:
+        all: in the order in which they came.
+        troubles: see there.
+        handoffs: how many had to be ``KEPT``.
+        replays: how many had to be replayed, if not ``KEPT``.
+        violations: found by ``judge``.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[Recovery] = []
+        self.troubles: list[Trouble] = []
+        self.handoffs = 0
+        self.replays = 0
+        self.violations: list[Violation] = []
+
+    def judge(self, subscribed: dict[str, Sequence[float]], more: Iterable[Trouble] = ()) -> None:
+        """Judge all of them, once.
+
+        Args:
+            subscribed: by session, when its subscriptions began; who has none misses nothing.
+            more: troubles that others have noted.
+        """
+        troubles = [*self.troubles, *more]
+        for each in self.all:
+            near = [trouble for trouble in troubles if trouble.touches(each)]
+            self._judge(each, subscribed.get(each.session, ()), near)
+
+    def _judge(self, recovery: Recovery, subscribed: Sequence[float], troubles: Sequence[Trouble]) -> None:
+        kinds = {trouble.kind for trouble in troubles}
+        if kinds & {GRID, BUSY}:
+            return
+        if not kinds and recovery.reason != "gap":
+            self.handoffs += 1
+            if recovery.outcome not in KEPT:
+                self._violated("P12", recovery, "two nodes lived and were linked, and it was not handed over")
+                return
+        stood_still = any(trouble.kind == NODE and trouble.node == recovery.node for trouble in troubles)
+        is_fresh = any(recovery.heard - SUBSCRIBED <= at for at in subscribed)
+        if recovery.named and subscribed and not stood_still and not is_fresh:
+            self.replays += recovery.outcome not in KEPT
+            if recovery.shows_values:
+                self._violated("P13", recovery, "the grid was there, and it was not replayed")
+
+    def _violated(self, promise: str, recovery: Recovery, what: str) -> None:
+        told = f"{recovery.outcome} {recovery.reason}".strip()
+        where = f"from {recovery.former or '?'} to {recovery.node}, heard at {recovery.heard:.1f} s"
+        self.violations.append(
+            Violation(promise, recovery.at, recovery.who, f"{what}: {told}, {where}, session {recovery.session}")
+        )
