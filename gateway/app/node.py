@@ -19,6 +19,7 @@ from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.giver import SessionGiver
 from gateway.app.cluster.handoff.offers import SessionOffers
 from gateway.app.cluster.handoff.taker import SessionTaker
+from gateway.app.cluster.history_sweeper import HistorySweeper
 from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.node_links import NodeLinks
@@ -103,6 +104,7 @@ class Node:
         revocations: who is refused, and how to refuse more.
         enforcement: ends the sessions of those who are.
         destinations: what paths are, and how to say it.
+        history_sweeper: cuts what histories keep for too long.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
         draining: whether its clients are being moved, or have been.
@@ -182,6 +184,9 @@ class Node:
         if self.links is not None:
             giver = SessionGiver(context, self.links, self.sessions)
             offers = SessionOffers(context, self.links, self.sessions, giver)
+        self.history_sweeper = HistorySweeper(
+            context, alive=lambda: self._membership.alive, loaded=lambda: self.destinations.loaded
+        )
         self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
@@ -304,6 +309,7 @@ class Node:
         if self.links is not None:
             self._background.forever(self.links.follow, "follow-nodes")
         self._background.forever(self._membership.reap, "reaper")
+        self._background.forever(self.history_sweeper.run, "history-sweeper")
         if self._context.limits.stored.counts:
             self._background.forever(self._left_sessions.run, "left-sessions")
 

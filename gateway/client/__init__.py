@@ -12,6 +12,7 @@ async with connect("ws://127.0.0.1:8100", principal="alice") as session:
 It reconnects by itself, and every recovery says what it preserved: ``Session.recoveries``.
 """
 
+from gateway.client.history_streams import HistoryStream
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
 from gateway.core.client.errors import (
@@ -19,10 +20,12 @@ from gateway.core.client.errors import (
     ConnectFailed,
     Forbidden,
     GatewayError,
+    InvalidPosition,
     InvalidProperties,
     InvalidSelector,
     InvalidTopic,
     InvalidValue,
+    PositionGone,
     RequestFailed,
     RequestRefused,
     RequestTimedOut,
@@ -44,11 +47,14 @@ __all__ = [
     "Connecting",
     "Forbidden",
     "GatewayError",
+    "HistoryStream",
+    "InvalidPosition",
     "InvalidProperties",
     "InvalidSelector",
     "InvalidTopic",
     "InvalidValue",
     "Notice",
+    "PositionGone",
     "Receipt",
     "Recovery",
     "RequestFailed",

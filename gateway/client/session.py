@@ -8,17 +8,19 @@ from contextlib import AbstractAsyncContextManager
 from math import inf
 from ssl import SSLContext
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Final, Literal, Self, overload
 
 import orjson
 
 from gateway.client.credential_source import CredentialsSource
+from gateway.client.history_streams import HistoryFeed, HistoryStream, read_history
 from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, time_limit
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.core.client.errors import (
     ClearTextWarning,
+    InvalidPosition,
     InvalidProperties,
     InvalidSelector,
     InvalidTopic,
@@ -26,15 +28,19 @@ from gateway.core.client.errors import (
     SessionEnded,
     ValueTooLarge,
 )
+from gateway.core.client.log_reader import parse_position
 from gateway.core.client.options import CONNECT_TIMEOUT
 from gateway.core.client.request_table import PACKET_OVERHEAD, UNNUMBERED, encode_within
-from gateway.core.client.types import Notice, Receipt, Recovery, SessionState
+from gateway.core.client.types import Notice, Receipt, Recovery, SessionState, Update
 from gateway.core.client.urls import check_urls, in_clear_text
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.wire.codec import json_text
 from gateway.core.wire.packets import Authenticate, Publish, SetProperties, Subscribe
 from gateway.core.wire.properties import check_properties, is_unicode
+
+HISTORY_LIMIT: Final = 1_000
+"""Events that ``Session.history`` reads unless it is told otherwise."""
 
 
 class Session:
@@ -119,10 +125,35 @@ class Session:
 
     # --- Topics -------------------------------------------------------------------------------------------------------
 
+    @overload
     async def subscribe(
         self,
         selector: str,
         *,
+        start: None = None,
+        queue_size: int = QUEUE_SIZE,
+        queue_bytes: int = QUEUE_BYTES,
+        timeout: float | None = None,  # noqa: ASYNC109 - public
+    ) -> UpdateStream: ...
+
+    @overload
+    async def subscribe(
+        self,
+        selector: str,
+        *,
+        start: str,
+        on_gap: Literal["tell", "refuse"] = "tell",
+        queue_size: int = QUEUE_SIZE,
+        queue_bytes: int = QUEUE_BYTES,
+        timeout: float | None = None,  # noqa: ASYNC109 - public
+    ) -> HistoryStream: ...
+
+    async def subscribe(
+        self,
+        selector: str,
+        *,
+        start: str | None = None,
+        on_gap: Literal["tell", "refuse"] = "tell",
         queue_size: int = QUEUE_SIZE,
         queue_bytes: int = QUEUE_BYTES,
         timeout: float | None = None,  # noqa: ASYNC109 - public
@@ -134,8 +165,15 @@ class Session:
         session selects is what its living streams want: leaving ``async with stream``, ``stream.close()`` or losing
         the last reference to a stream gives its selection up, unless another stream wants it, too.
 
+        With *start*, every event of topics with history comes, from there on, once and in order, whatever happens to
+        the session: none is folded, and a slow reader may be as slow as it likes, as the history waits for it.
+
         Args:
             selector: ``*`` matches one segment, ``**`` any number, such as ``prices/*/bid`` or ``prices/**``.
+            start: ``earliest`` for all that is kept, ``now``, or what ``HistoryStream.position`` or the event id of an
+                update was, for what came after that; None for current values and updates, without history.
+            on_gap: what becomes of events behind *start* that are not kept any more: ``tell`` marks the first update
+                that follows by ``gap``, and ``refuse`` raises ``PositionGone`` in its place.
             queue_size: updates kept for a reader that is slow, before they are conflated to the newest per topic.
             queue_bytes: bytes of updates kept, likewise. If the newest of each topic alone have more, the stream ends.
             timeout: seconds; None for the session's default.
@@ -145,14 +183,25 @@ class Session:
             RequestRefused: the node refuses; see ``errors``.
             RequestTimedOut: there was no answer in time; the selection may have been made.
             SessionEnded: the session is over.
+            InvalidPosition: *start* is none.
             ValueError: *queue_size* or *queue_bytes* is below 1.
         """
         parsed = parse_selector(_text("selector", selector, InvalidSelector))
         streams = self._supervisor.streams
         # It listens before it asks, so that no update can come too early for it.
-        stream = streams.open(parsed, size=queue_size, octets=queue_bytes)
+        feed: HistoryFeed | None = None
+        stream: UpdateStream
+        if start is None:
+            stream = streams.open(parsed, size=queue_size, octets=queue_bytes)
+        else:
+            start = _text("start", start, InvalidPosition)
+            stream, feed = streams.open_history(
+                parsed, self._supervisor, start=start, on_gap=on_gap, size=queue_size, octets=queue_bytes
+            )
         try:
             await self._supervisor.request(Subscribe(UNNUMBERED, parsed.text), timeout)
+            if feed is not None:
+                await feed.begin()
         except RequestRefused:
             streams.refused(stream)
             raise
@@ -161,6 +210,26 @@ class Session:
             stream.close()
             raise
         return stream
+
+    async def history(self, topic: str, *, after: str | None = None, limit: int = HISTORY_LIMIT) -> Sequence[Update]:
+        """Read the history of a topic without subscribing.
+
+        Args:
+            topic: its path.
+            after: an event id, or a position, behind which to begin; None for the earliest event that is kept.
+            limit: most events to read.
+
+        Returns:
+            The events, the oldest first. If something before the first is not kept any more, that says so by ``gap``.
+
+        Raises:
+            InvalidTopic: the path breaks the rules of protocol section 6.
+            InvalidPosition: *after* is none.
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
+        """
+        path = parse_topic(_text("topic", topic, InvalidTopic))
+        places = {} if after is None else parse_position(_text("after", after, InvalidPosition))
+        return await read_history(self._supervisor.read_history, path, places, limit)
 
     async def unsubscribe(self, selector: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """End the streams of exactly this selector; if there are none, take its topics out of wider ones.

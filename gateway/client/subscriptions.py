@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from gateway.client.history_streams import HistoryFeed, HistoryStream, Source
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE, size_of
 from gateway.client.streams import Feed, UpdateStream
 from gateway.core.client.errors import SessionEnded
@@ -55,6 +56,21 @@ class Streams:
         self._feeds.append(feed)
         self._routes.clear()
         return stream
+
+    def open_history(
+        self, selector: Selector, source: Source, *, start: str, on_gap: str, size: int, octets: int
+    ) -> tuple[HistoryStream, HistoryFeed]:
+        """Make a stream with history, likewise, and the half of it that the session holds.
+
+        Raises:
+            ValueError: its bounds are below 1.
+            InvalidPosition: *start* is no position.
+        """
+        feed = HistoryFeed(selector, source, start=start, on_gap=on_gap, size=size, octets=octets)
+        stream = HistoryStream(feed, self.close)
+        self._feeds.append(feed)
+        self._routes.clear()
+        return stream, feed
 
     def refused(self, stream: UpdateStream) -> None:
         """Forget a stream whose selection was never made."""
@@ -110,6 +126,18 @@ class Streams:
         """Tell every stream that current values follow."""
         for feed in self._feeds:
             feed.failed_over()
+
+    def interrupted(self) -> None:
+        """Tell streams with history that live updates may not follow what came before."""
+        for feed in self._feeds:
+            if isinstance(feed, HistoryFeed):
+                feed.interrupted()
+
+    def settled(self) -> None:
+        """Tell streams with history that all current values of a subscribe have come."""
+        for feed in self._feeds:
+            if isinstance(feed, HistoryFeed):
+                feed.settled()
 
     def end(self, error: SessionEnded | None) -> None:
         """End every stream: the session is over."""

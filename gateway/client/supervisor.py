@@ -42,7 +42,7 @@ from gateway.core.client.types import Notice, Recovery, SessionState, Update
 from gateway.core.client.urls import describe_url
 from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.wire import packets
-from gateway.core.wire.packets import Reply, Unsubscribe, Welcome
+from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
 
 log = logging.getLogger("gateway.client")
 log.addHandler(logging.NullHandler())
@@ -69,6 +69,7 @@ class Supervisor:
         self._connection: Connection | None = None
         self._fetches: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._interruptions = self._settlements = 0
         self._opened: asyncio.Future[None] = self._loop.create_future()
         self._over = asyncio.Event()
         self.streams = Streams(self._deselect)
@@ -185,6 +186,20 @@ class Supervisor:
         finally:
             _read(answer)
 
+    async def read_history(self, ask: ReadHistory, seconds: float | None = None) -> HistoryPart:
+        """See ``history_streams.Source``."""
+        reply = await self.request(ask, seconds)
+        return HistoryPart() if reply.history is None else reply.history
+
+    @property
+    def interruptions(self) -> int:
+        """See ``history_streams.Source``."""
+        return self._machine.positions.interruptions
+
+    def settled(self) -> frozenset[int]:
+        """See ``history_streams.Source``."""
+        return self._machine.positions.settled()
+
     async def unsubscribe(self, selector: Selector, seconds: float | None) -> None:
         """End streams and deselect, in any case; see ``Session.unsubscribe``. Only the wait ends before the answer.
 
@@ -286,6 +301,13 @@ class Supervisor:
                     self._do(effect)
             except Exception as bug:  # noqa: BLE001 - the others have to be done all the same
                 self._failed(bug)
+        positions = self._machine.positions
+        if positions.interruptions != self._interruptions:
+            self._interruptions = positions.interruptions
+            self.streams.interrupted()
+        if positions.settlements != self._settlements:
+            self._settlements = positions.settlements
+            self.streams.settled()
         if self._connection is not None and self._machine.has_output:
             self._connection.wake()
         self._set_timer()

@@ -386,6 +386,20 @@ class TopicView(NamedTuple):
     value: bytes | None
 
 
+class HistoryView(NamedTuple):
+    """A part of a topic's history.
+
+    Attributes:
+        items: its events with their values, the oldest first.
+        gap: whether something before the first of them is not kept any more, behind where the list was to begin.
+        cursor: where the next part begins; None if that was all.
+    """
+
+    items: Sequence[TopicView]
+    gap: bool
+    cursor: str | None
+
+
 class TopicWritten(NamedTuple):
     """A topic was set or deleted.
 
@@ -427,6 +441,20 @@ class TopicAdministration(Protocol):
         Raises:
             BadParameter: this is no topic.
             NotThere: it has no value.
+            GridUnavailable: see the module.
+        """
+
+    async def history(self, topic: str, *, after: str | None, limit: int) -> HistoryView:
+        """List what was published to a topic with history.
+
+        Args:
+            topic: which.
+            after: event behind which to begin, or the cursor of the part before; None for the earliest that is kept.
+            limit: most events.
+
+        Raises:
+            BadParameter: this is no topic, or *after* is no event of its partition.
+            NotThere: it has no history.
             GridUnavailable: see the module.
         """
 

@@ -33,6 +33,7 @@ from gateway.core.wire.packets import (
     Limits,
     Notice,
     Publish,
+    ReadHistory,
     Reply,
     Resume,
     SetProperties,
@@ -112,7 +113,7 @@ def encode_body(body: object) -> bytes:
             return codec.encode_reply(body)
         case Notice():
             return codec.encode_notice(body)
-        case Subscribe() | Unsubscribe() | Publish() | SetProperties() | Authenticate():
+        case Subscribe() | Unsubscribe() | Publish() | ReadHistory() | SetProperties() | Authenticate():
             return codec.encode_request(body)
         case _:
             raise AssertionError(f"{body} is not the body of a session packet")

@@ -41,6 +41,7 @@ from gateway.core.wire.packets import (
     Error,
     GoAway,
     Hello,
+    HistoryPart,
     Malformed,
     Notice,
     NoticeCode,
@@ -48,6 +49,7 @@ from gateway.core.wire.packets import (
     Ping,
     Pong,
     Publish,
+    ReadHistory,
     Reply,
     Resume,
     SessionBody,
@@ -260,6 +262,29 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "update-removed": session(45, Update("prices/XYZ", Version(4), EventId("25-1-10"), None, removed=True)),
     "update-folded": session(46, Update("prices/ACME", Version(12), EventId("25-1-12"), {"bid": 1.6}, folded=3)),
     "unsubscribe-but-keep": session(3, Unsubscribe(RequestNumber(3), "prices/**", keep=("prices/ACME",))),
+    "history": session(
+        15, ReadHistory(RequestNumber(11), "log/**", {17: EventId("17-1-88")}, earliest=True, limit=100)
+    ),
+    "reply-to-history": session(
+        51,
+        Reply(
+            request=RequestNumber(11),
+            history=HistoryPart(
+                events=(
+                    Update("log/a", Version(5), EventId("17-1-90"), "on"),
+                    Update("log/b", Version(9), EventId("17-1-93"), None, removed=True),
+                ),
+                positions={17: EventId("17-1-95")},
+            ),
+        ),
+    ),
+    "reply-to-history-with-a-gap": session(
+        52,
+        Reply(
+            request=RequestNumber(12),
+            history=HistoryPart(positions={17: EventId("17-1-95")}, gap=True, missing=("log/a",)),
+        ),
+    ),
     "update-snapshot": session(44, Update("prices/XYZ", Version(3), EventId("25-1-9"), None, snapshot=True), 12),
     "unknown-fields-and-nulls": session(1, Subscribe(RequestNumber(1), "a")),
     "a-topic-that-is-not-unicode": session(1, refused(1, "publish", "topic", NOT_UNICODE, ErrorCode.BAD_TOPIC)),

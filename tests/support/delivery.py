@@ -16,6 +16,7 @@ from gateway.app.journal.announcer import Announcer
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
+from gateway.core.destinations.table import DestinationTable
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.parameters import StreamParameters
 from gateway.core.stream.transitions import Role
@@ -194,7 +195,8 @@ class DeliveryBench:
             metrics=self.metrics,
             log=log,
             announce=Announcer(metrics=self.metrics, log=log, journal=journal),
-            grid=SimpleNamespace(topics=self.grid, tail=self.grid, generation=GENERATION),
+            grid=SimpleNamespace(topics=self.grid, tail=self.grid, history=None, generation=GENERATION),
+            destinations=DestinationTable(),
             journal=journal,
             background=Background(log),
             parameters=SimpleNamespace(

@@ -260,6 +260,29 @@ class TopicPage(Told):
     cursor: str | None = Field(description="Pass it to get the next page; null on the last one.")
 
 
+class HistoryPage(Told):
+    """Some events of a topic."""
+
+    items: list[Topic] = Field(description="The oldest first. A removal has no value, and size 0.")
+    gap: bool = Field(
+        description="Whether events between `after` and the first of these are not kept any more, or cannot be known."
+    )
+    cursor: str | None = Field(description="Pass it to get the next page; null on the last one.")
+
+
+class HistoryQuery(Given):
+    """Which events."""
+
+    after: str | None = Field(
+        default=None,
+        max_length=64,
+        description="Id of the event behind which to begin; the earliest event that is kept if there is none.",
+        examples=["17-1-88"],
+    )
+    limit: Limit = DEFAULT_ITEMS
+    cursor: Cursor | None = None
+
+
 class TopicQuery(Given):
     """Which topics."""
 

@@ -225,7 +225,9 @@ class RedisHistory:
                 return HistoryPage(events, has_gap=has_gap and asked.after is not None, is_last=False)
             is_whole = place_of(read[0].event) > after
             events += read if is_whole else [each for each in read if place_of(each.event) > after]
-        return HistoryPage(events, has_gap and asked.after is not None, is_last=len(entries) < asked.limit)
+        return HistoryPage(
+            events, has_gap and asked.after is not None, is_last=len(entries) < asked.limit or not events
+        )
 
 
 def _place(number: bytes) -> Place:

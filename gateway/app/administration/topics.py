@@ -15,12 +15,14 @@ from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import Selector, matches, parse_selector, partitions
-from gateway.core.topics.topics import SYSTEM_SIGN, TOPIC_PARTITIONS, parse_topic
-from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
+from gateway.core.topics.topics import SYSTEM_SIGN, TOPIC_PARTITIONS, parse_topic, topic_partition
+from gateway.core.topics.versions import place_of
+from gateway.core.types import Epoch, EventId, RequestNumber, SessionId, TopicPath
 from gateway.core.wire.errors import RequestRefused
 from gateway.ports import (
     GridRefused,
     GridUnavailable,
+    HistoryQuestion,
     Ownership,
     PublishCommand,
     Published,
@@ -28,7 +30,16 @@ from gateway.ports import (
     TopicPage,
     TopicValue,
 )
-from gateway.ports.administration import BadParameter, Forbidden, NotThere, Page, SessionView, TopicView, TopicWritten
+from gateway.ports.administration import (
+    BadParameter,
+    Forbidden,
+    HistoryView,
+    NotThere,
+    Page,
+    SessionView,
+    TopicView,
+    TopicWritten,
+)
 
 STEP: Final = 200
 """Topics read in one step of the grid: less than a millisecond of its time."""
@@ -56,6 +67,8 @@ class ClusterTopics:
     def __init__(self, context: Context, store: FencedStore, sessions: Sessions) -> None:
         self._me = context.me
         self._topics = context.grid.topics
+        self._history = context.grid.history
+        self._destinations = context.destinations
         self._depth = context.parameters.topic_depth
         self._largest = context.parameters.limits.value_bytes
         self._keep = context.parameters.max_window + REMOVAL_GRACE
@@ -115,6 +128,28 @@ class ClusterTopics:
             raise _no_value()
         return _view(value, values=True)
 
+    async def history(self, topic: str, *, after: str | None, limit: int) -> HistoryView:
+        """See ``TopicAdministration.history``."""
+        path = _topic(topic)
+        if self._destinations.history(path) is None:
+            raise NotThere("topic", "the topic has no history: no destination says that its events are kept")
+        number = topic_partition(path, self._depth)
+        place = None if after is None else _event(after, number)
+        items: list[TopicView] = []
+        size, gap = 0, False
+        while True:
+            question = HistoryQuestion(path, place, min(limit - len(items) + 1, STEP))
+            (page,) = await self._history.read(number, [question])
+            gap = gap or page.has_gap
+            for event in page.events:
+                if len(items) == limit or size > PAGE_BYTES:
+                    return HistoryView(items, gap, items[-1].event)
+                items.append(_view(event, values=True))
+                size += len(event.value)
+            if page.is_last:
+                return HistoryView(items, gap, None)
+            place = page.events[-1].event
+
     async def subscribers(self, topic: str, *, cursor: str | None, limit: int) -> Page[SessionView]:
         """See ``TopicAdministration.subscribers``."""
         path = _topic(topic)
@@ -136,7 +171,9 @@ class ClusterTopics:
         # A session that only the receipt knows: the grid executes its one request once, and forgets it an hour later.
         writer = SessionId(WRITER + hashlib.blake2b(f"{key}\0{path}".encode(), digest_size=16).hexdigest())
         command = PublishCommand(
-            Ownership(writer, self._me, Epoch(1)), RequestNumber(1), RequestNumber(0), path, value, stored=False
+            *(Ownership(writer, self._me, Epoch(1)), RequestNumber(1), RequestNumber(0), path, value),
+            stored=False,
+            history=self._destinations.history(path),
         )
         (published,) = await self._topics.publish([command])
         if isinstance(published, GridRefused):
@@ -150,7 +187,7 @@ class ClusterTopics:
         """See ``TopicAdministration.delete``."""
         path = _free_topic(topic)
         # As long as any session may be away that had the value.
-        removed = await self._topics.remove(path, keep=self._keep)
+        removed = await self._topics.remove(path, keep=self._keep, history=self._destinations.history(path))
         if removed is None:
             raise _no_value()
         return TopicWritten(path, removed.version, removed.event, removed.duplicate)
@@ -161,6 +198,18 @@ def _topic(text: str) -> TopicPath:
         return parse_topic(text)
     except RequestRefused as refused:
         raise BadParameter("topic", str(refused)) from None
+
+
+def _event(text: str, partition: int) -> EventId:
+    """Read an event of a partition."""
+    try:
+        place_of(EventId(text))
+    except ValueError:
+        pass
+    else:
+        if text.partition("-")[0] == str(partition):
+            return EventId(text)
+    raise BadParameter("after", f"this is no event of the topic; they begin with {partition}-")
 
 
 def _free_topic(text: str) -> TopicPath:

@@ -14,6 +14,7 @@ from gateway.app.delivery.completion_notices import CompletionNotices, is_told
 from gateway.app.delivery.feeds.feed import PORTION_PACKETS
 from gateway.app.delivery.feeds.values import ValuesFeed
 from gateway.app.delivery.flusher import Flusher
+from gateway.app.delivery.history_restorer import HistoryRestorer
 from gateway.app.delivery.matching import MatchingQueues
 from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
@@ -128,6 +129,7 @@ class Delivery:
             ),
             lost=self._failed_to_deliver,
             completed=self._completed,
+            brought_last=HistoryRestorer(context).restore,
         )
         self.barrier = ReadBarrier(context, self.replicas)
         self.replays = Replays(context, self.replicas, self.barrier, self._hold)

@@ -8,7 +8,7 @@ snapshots come from memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -17,7 +17,7 @@ from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.recent_entries import RecentEntries
 from gateway.app.runtime.portions import portions
 from gateway.core.topics.versions import is_later
-from gateway.core.types import EventId, Version
+from gateway.core.types import EventId, GridGeneration, Version
 from gateway.ports import GridUnavailable, StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
 
 RETRY_READ: Final = 0.2
@@ -36,6 +36,10 @@ UNKNOWN_EVENT: Final = EventId("")
 """Of a removal that nobody remembers."""
 
 
+NEVER: Final = GridGeneration(0)
+"""In the place of the generation of a grid, before its stream is followed."""
+
+
 Change: TypeAlias = tuple[TopicValue, bool]
 """A value that is newer than the copy had it, and whether it is the successor of that, as the stream brought it (False:
 updates between may be missing)."""
@@ -43,6 +47,10 @@ updates between may be missing)."""
 
 def _nobody(_: Partition) -> None:
     """Nobody wants to be told."""
+
+
+async def _nothing(_: Sequence[TopicValue]) -> None:
+    """Nothing is done with it."""
 
 
 class Replicas:
@@ -56,6 +64,7 @@ class Replicas:
         failed: told of a bug met while values were read; they are read again.
         lost: told of a bug met in what a stream brought, and of which partition: its values have to be read again.
         completed: told of a partition all values of which have been read, or read again.
+        brought_last: given what the stream of a partition brought last before the grid lost writes.
 
     Attributes:
         restored: values that were written back into a grid that had lost them.
@@ -71,7 +80,9 @@ class Replicas:
         failed: Callable[[Exception], None],
         lost: Callable[[int, Exception], None],
         completed: Callable[[Partition], None] = _nobody,
+        brought_last: Callable[[Sequence[TopicValue]], Awaitable[None]] = _nothing,
     ) -> None:
+        self._brought_last = brought_last
         self._completed = completed
         self._store = store
         self._tail = tail
@@ -196,6 +207,7 @@ class Replicas:
         partition.reader = asyncio.create_task(self._read_values(partition), name=f"read-partition-{partition.number}")
 
     async def _read_values(self, partition: Partition) -> None:
+        before = partition.recent
         while True:
             # A copy that costs little, however many they are: each page then takes out what it shows to be there.
             known: list[TopicValue | None] = list(partition.values.newest)
@@ -203,6 +215,8 @@ class Replicas:
                 position = await self._store.position(partition.number)
                 # Following starts before the values are read: what is published meanwhile comes by the stream.
                 self._follow(partition, position)
+                if NEVER < before.position.grid_generation < position.grid_generation:
+                    await self._brought_last(before.after(before.since) or ())
                 async for page in self._store.values(partition.number):
                     _take_out(known, partition, page)
                     await self._apply_page(partition, page)

@@ -1,4 +1,4 @@
-"""What clients ask for: subscribe, unsubscribe, publish, properties, authenticate, bye (protocol 5.2).
+"""What clients ask for: subscribe, unsubscribe, publish, history, properties, authenticate, bye (protocol 5.2).
 
 Each session's requests go through a *lane*, one after the other, so that they take effect in the order in which the
 client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck. Lanes take turns: a
@@ -16,10 +16,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.journal.session_events import PropertiesChanged
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.history import HistoryReading
 from gateway.app.requests.publish import Publishing
 from gateway.app.requests.subscribe import Selecting
 from gateway.app.requests.turns import Turns
@@ -38,6 +40,7 @@ from gateway.core.wire.packets import (
     Bye,
     Malformed,
     Publish,
+    ReadHistory,
     Reply,
     SetProperties,
     Subscribe,
@@ -102,6 +105,8 @@ class Requests:
         )
         context.metrics.watch(catalogue.REQUEST_BYTES, lambda: self._workforce.workload.bytes)
         self._selecting = Selecting(context, store, sessions.delivery, authorisation, self._turns)
+        pages = HistoryPages(context, sessions.delivery.replicas, context.destinations.history)
+        self._history = HistoryReading(context, pages, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
 
     def lane(self, session: Session) -> RequestLane[Session]:
@@ -153,6 +158,8 @@ class Requests:
                 await self._publishing.publish(session, [work for work in run if isinstance(work, Publish)])
             case Subscribe() | Unsubscribe() as request:
                 await self._selecting.select(session, request)
+            case ReadHistory() as request:
+                await self._history.read(session, request)
             case SetProperties() as request:
                 await self._set_properties(session, request)
             case Authenticate() as request:

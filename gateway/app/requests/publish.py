@@ -51,6 +51,7 @@ class Publishing:
         self._metrics = context.metrics
         self._tracer = context.tracer
         self._journal = context.journal
+        self._destinations = context.destinations
         self._store = store
         self._delivery = delivery
         self._authorisation = authorisation
@@ -106,6 +107,7 @@ class Publishing:
         largest, place = self._parameters.limits.value_bytes, self._place
         asks = not session.permissions.publishes_all
         known = session.publish_partitions
+        destinations, history = self._destinations, None
         most, most_bytes = self._limits.most_topics(session), self._parameters.partition_bytes
         for request in run:
             try:
@@ -123,8 +125,12 @@ class Publishing:
                 refused.append((request.request, reason.with_traceback(None)))
             else:
                 touched.add(partition)
+                if destinations.has_history:
+                    history = destinations.history(topic)
                 commands.append(
-                    PublishCommand(ownership, request.request, settled, topic, request.value, stored, most, most_bytes)
+                    PublishCommand(
+                        *(ownership, request.request, settled, topic, request.value, stored, most, most_bytes, history)
+                    )
                 )
         return commands
 

@@ -15,6 +15,7 @@ _COMMANDS: Final = {
     "nodes": LazyCommand(_LISTS, "nodes", "List the nodes of the cluster, or show NODE."),
     "sessions": LazyCommand(_LISTS, "sessions", "List the sessions of all nodes, or show SESSION with its buffers."),
     "topics": LazyCommand(_LISTS, "topics", "List topics, or show TOPIC with its value."),
+    "history": LazyCommand(_LISTS, "history", "List the events that are kept of TOPIC, the oldest first."),
     "subscribers": LazyCommand(_LISTS, "subscribers", "List the sessions with a subscription that matches TOPIC."),
     "revocations": LazyCommand(
         _LISTS, "revocations", "List the sessions, principals and credentials that are blocked."

@@ -199,6 +199,26 @@ def subscribers(topic: str, *, client: ApiClient, limit: int, as_json: bool) -> 
 
 
 @click.command()
+@click.argument("topic")
+@click.option("--after", metavar="EVENT", help="Only what came after this event.")
+@limit_option
+@as_json_option
+@api_client_options
+def history(topic: str, *, client: ApiClient, after: str | None, limit: int, as_json: bool) -> None:
+    """List the events that are kept of TOPIC, the oldest first.
+
+    A destination of kind history says which topics keep events, and how many.
+    """
+    items, more = client.all("topics", topic, "history", query={} if after is None else {"after": after}, limit=limit)
+    if as_json:
+        print_json(items)
+    else:
+        rows = ([each["event"], each["version"], _text(each["value"]) if each["size"] else "removed"] for each in items)
+        print_table(("Event", "Version", "Value"), rows, nothing="Nothing is kept of it.")
+    _tell_more(more)
+
+
+@click.command()
 @click.argument("topic", required=False)
 @click.option("--selector", default="**", show_default=True, metavar="SELECTOR", help="Which topics.")
 @click.option("--values", is_flag=True, help="With their values.")

@@ -45,10 +45,12 @@ __all__ = [
     "ConnectFailed",
     "Forbidden",
     "GatewayError",
+    "InvalidPosition",
     "InvalidProperties",
     "InvalidSelector",
     "InvalidTopic",
     "InvalidValue",
+    "PositionGone",
     "RequestFailed",
     "RequestRefused",
     "RequestTimedOut",
@@ -133,6 +135,19 @@ class StreamOverflow(GatewayError):
     def again(self) -> Self:
         """Return an equal error, so that each of many readers raises one with its own traceback."""
         return type(self)(str(self))
+
+
+class PositionGone(GatewayError):
+    """Events behind the position of a stream are not kept any more, and it was to refuse that (``on_gap="refuse"``).
+
+    The stream can be read on, from the earliest event that is kept.
+    """
+
+
+class InvalidPosition(RequestRefused):
+    """What was given as a position in a history is none."""
+
+    code = ErrorCode.BAD_REQUEST
 
 
 class RequestTimedOut(GatewayError, TimeoutError):

@@ -329,6 +329,11 @@ class ClientMachine(Attempts):
             self._opened_sender.resume(welcome, restarted=restarted, now=now)
         self._take_in(early, now)
 
+    @property
+    def positions(self) -> Positions:
+        """How far the session has come in the streams of topics."""
+        return self._positions
+
     def _take_in(self, received: list[packets.Packet], now: float) -> None:
         latest = self._positions.latest
         for each in self._opened_stream.receive(received, now):

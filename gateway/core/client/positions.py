@@ -39,11 +39,13 @@ class Positions:
     """Where a client is in each topic partition.
 
     Attributes:
+        interruptions: how often live updates might not follow what came before.
+        settlements: how often all current values of a subscribe, or after that, had come.
         latest: the event of the last live update that took the place of none, by the text before its first dash. Filled
             by whoever receives updates, for each of them.
     """
 
-    __slots__ = ("_named", "_since", "_too_many", "_unfinished", "latest")
+    __slots__ = ("_named", "_since", "_too_many", "_unfinished", "interruptions", "latest", "settlements")
 
     def __init__(self) -> None:
         self.latest: dict[str, str] = {}
@@ -52,6 +54,17 @@ class Positions:
         self._unfinished: dict[RequestNumber, str] = {}
         self._too_many = False
         self._named = False
+        self.interruptions = 0
+        self.settlements = 0
+
+    def settled(self) -> frozenset[int]:
+        """Name the partitions of which all current values have come, so that what is selected comes live and in order.
+
+        None while those of a subscribe have yet to come: which partitions they are of is not known here.
+        """
+        if self._unfinished or self._too_many:
+            return frozenset()
+        return frozenset(map(int, self._since))
 
     # --- What comes ---------------------------------------------------------------------------------------------------
 
@@ -66,6 +79,7 @@ class Positions:
         """The server says that all current values have been sent that were due."""
         if notice.request is not None:
             self._unfinished.pop(notice.request, None)
+        self.settlements += 1
         for number, event in (notice.positions or {}).items():
             self._since[str(number)] = event
 
@@ -131,6 +145,7 @@ class Positions:
         return EventId(since if latest is None or _place(latest) < _place(since) else latest)
 
     def _forget(self, partitions: Iterable[str]) -> None:
+        self.interruptions += 1
         for text in partitions:
             self._since.pop(text, None)
             self.latest.pop(text, None)

@@ -17,17 +17,22 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing
 from gateway.core.topics.selections import Selections
 from gateway.core.types import RequestNumber
+from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
 from gateway.core.wire.packets import (
+    HISTORY,
     KEEP,
     Authenticate,
     NoticeCode,
+    ReadHistory,
     Reply,
     SetProperties,
     Subscribe,
     Unsubscribe,
     Welcome,
 )
+
+NO_HISTORY: Final = "the node is of an older release, which cannot be asked for history"
 
 PROMISES_RESTORED: Final = "promises_restored"
 """Code of the notice with which this client itself declares that a grid had forgotten what it had promised."""
@@ -72,6 +77,7 @@ class RequestSender:
         self._table = RequestTable(welcome.limits.requests)
         self._message_bytes = welcome.limits.message_bytes
         self._keeps = KEEP in welcome.supports
+        self._tells_history = HISTORY in welcome.supports
         self._promises = Promises(welcome.properties)
         self._now = 0.0
         """Time of the input at work."""
@@ -174,6 +180,10 @@ class RequestSender:
         self._now = now
         while asks := self._table.ready(now):
             for ask in asks:
+                if isinstance(ask, ReadHistory) and not self._tells_history:
+                    # A node of an older release would not know what this is, and close the connection for it.
+                    _tell(self._table.drop(ask.request), RequestRefused(NO_HISTORY, code=ErrorCode.BAD_REQUEST))
+                    continue
                 try:
                     self._stream.submit(Outgoing(None, encode_within(ask, self._message_bytes)))
                 except RequestRefused as refused:
@@ -198,6 +208,7 @@ class RequestSender:
         self.properties = dict(welcome.properties)
         self._message_bytes = welcome.limits.message_bytes
         self._keeps = KEEP in welcome.supports
+        self._tells_history = HISTORY in welcome.supports
         self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=now)
         self.pump(now)
 

@@ -31,7 +31,7 @@ from gateway.core.client.errors import InvalidProperties, RequestRefused, ValueT
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.codes import ERRORS, ErrorCode
-from gateway.core.wire.packets import Authenticate, Publish, Reply, SetProperties, Subscribe, Unsubscribe
+from gateway.core.wire.packets import Authenticate, Publish, ReadHistory, Reply, SetProperties, Subscribe, Unsubscribe
 
 RETRY_INITIAL: Final = 0.1
 """Seconds before a refused request is sent again, if the node gives no advice; doubles with each refusal in a row."""
@@ -42,7 +42,7 @@ RETRY_MAXIMUM: Final = 5.0
 UNNUMBERED: Final = RequestNumber(0)
 """The number of a request that has not been sent yet; numbers begin at 1."""
 
-ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Authenticate
+ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate
 """A request that a client makes."""
 
 

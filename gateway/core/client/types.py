@@ -34,6 +34,7 @@ class Update:
         removed: True if an administrator has removed the topic; ``value`` is None then. A later update makes it anew.
         folded: how many updates of the topic it took the place of, because the connection or the reader of the stream
             was slow. Unless ``snapshot`` is set, exactly so many came between it and the one before.
+        gap: True if events before it are not kept any more that a stream with history was to have (P14).
     """
 
     topic: str
@@ -43,6 +44,7 @@ class Update:
     snapshot: bool
     removed: bool = False
     folded: int = 0
+    gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)

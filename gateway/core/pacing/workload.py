@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from gateway.core.wire.packets import Authenticate, Bye, ClientRequest, Publish, SetProperties, Unsubscribe
+from gateway.core.wire.packets import Authenticate, Bye, ClientRequest, Publish, ReadHistory, SetProperties, Unsubscribe
 
 REQUEST_BYTES: Final = 512
 """Bytes as which a request counts besides its texts: its packet, its place in line and its command for the grid."""
+
+PLACE_BYTES: Final = 128
+"""Bytes of a place in a topic partition that a request names: a number, an event id, and their entry."""
 
 Request: TypeAlias = ClientRequest | Bye
 
@@ -27,6 +30,8 @@ def weight(request: Request) -> int:
     if isinstance(request, Unsubscribe):
         kept = sum(REQUEST_BYTES // 4 + len(selector) for selector in request.keep)
         return REQUEST_BYTES + len(request.selector) + kept
+    if isinstance(request, ReadHistory):
+        return REQUEST_BYTES + len(request.selector) + PLACE_BYTES * len(request.after)
     return REQUEST_BYTES + len(getattr(request, "selector", ""))
 
 

@@ -23,10 +23,10 @@ from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import Bodies, Record, join, part, seal, unseal, write_record
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
-from gateway.core.types import Attempt, GridGeneration, JsonValue, RequestNumber, SessionId, TokenGeneration
+from gateway.core.types import Attempt, EventId, GridGeneration, JsonValue, RequestNumber, SessionId, TokenGeneration
 from gateway.core.wire.codec.fields import word_set
 from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtocolError
-from gateway.core.wire.packets import Authenticate, Bye, Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.wire.packets import Authenticate, Bye, Publish, ReadHistory, SetProperties, Subscribe, Unsubscribe
 
 _MACHINE_AND_SESSION = 2
 """Parts of an export."""
@@ -175,6 +175,9 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
             return ["subscribe", request, resubmitted, selector]
         case Unsubscribe(request, selector, resubmitted, keep):
             return ["unsubscribe", request, resubmitted, selector, list(keep)]
+        case ReadHistory(request, selector, after, earliest, limit, resubmitted):
+            places: JsonValue = {str(number): event for number, event in after.items()}
+            return ["history", request, resubmitted, selector, places, earliest, limit]
         case SetProperties(request, changes, resubmitted):
             return ["properties", request, resubmitted, dict(changes)]
         case Authenticate(request, secret, principal, resubmitted):
@@ -185,7 +188,11 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
             raise LocalProtocolError("a malformed request is answered before it is pending")
 
 
-def read_request(row: JsonValue, record: Record, name: str) -> Work:
+def _read_places(places: dict[str, JsonValue]) -> dict[int, EventId]:
+    return {int(text): EventId(str(event)) for text, event in places.items() if text.isdecimal()}
+
+
+def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C901 - a case for each kind of request
     """Read the row of a request from the field *name* of a record.
 
     Raises:
@@ -205,6 +212,8 @@ def read_request(row: JsonValue, record: Record, name: str) -> Work:
                     kept = tuple([each for each in keep if isinstance(each, str)])
                     if len(kept) == len(keep):
                         return Unsubscribe(number, selector, resubmitted, kept)
+                case "history", [str(selector), dict(places), bool(earliest), int() | None as limit]:
+                    return ReadHistory(number, selector, _read_places(places), earliest, limit, resubmitted)
                 case "properties", [dict(changes)]:
                     values = {name: value for name, value in changes.items() if value is None or isinstance(value, str)}
                     if len(values) == len(changes):

@@ -279,7 +279,10 @@ class Subscribe:
 KEEP: Final = "keep"
 """The word with which a server says that it understands ``keep`` of an unsubscribe (protocol 4.3, 6.3)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP})
+HISTORY: Final = "history"
+"""The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
+
+SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY})
 """What servers of this release understand beyond the first one."""
 
 
@@ -314,6 +317,35 @@ class Publish:
     request: RequestNumber
     topic: str
     value: bytes
+    resubmitted: bool = False
+
+
+NOW: Final = "now"
+"""Where a reading of history begins in partitions of which it names no place: with what will be published."""
+
+EARLIEST: Final = "earliest"
+"""Likewise, as it is by default: with the earliest event that is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHistory:
+    """Read what was published to topics behind a place in each of their partitions (protocol 6.6).
+
+    Attributes:
+        request: the request's number.
+        selector: which topics.
+        after: by topic partition, the event up to which all is known.
+        earliest: whether all others are read from the earliest event that is kept; if not, from now on.
+        limit: most events to be sent; the node may send fewer. 0 for none: only where the partitions are is asked; None
+            for as many as the node sends at once.
+        resubmitted: it was sent before a failover and never answered.
+    """
+
+    request: RequestNumber
+    selector: str
+    after: Mapping[int, EventId] = field(default_factory=dict)
+    earliest: bool = True
+    limit: int | None = None
     resubmitted: bool = False
 
 
@@ -391,6 +423,25 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPart:
+    """A part of the history of some topics, in the order of each partition (protocol 6.6).
+
+    Attributes:
+        events: what was published.
+        positions: by partition, up to which event nothing is missing in it that was published to these topics.
+        complete: whether that is all there was when the request was executed.
+        gap: whether something before the first of the events, or before now if there are none, is not kept any more.
+        missing: topics of which it is, some of them, for people.
+    """
+
+    events: tuple[Update, ...] = ()
+    positions: Mapping[int, EventId] = field(default_factory=dict)
+    complete: bool = True
+    gap: bool = False
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The answer to one request.
 
@@ -401,11 +452,13 @@ class Reply:
         error: the error code if it was refused.
         message: with an error, a sentence for people.
         retry_after: with a retryable error, seconds after which to try again.
+        history: for a reading of history.
     """
 
     request: RequestNumber
     version: Version | None = None
     event: EventId | None = None
+    history: HistoryPart | None = None
     error: ErrorCode | None = None
     message: str = ""
     retry_after: float | None = None
@@ -457,7 +510,7 @@ class Notice:
     request: RequestNumber | None = None
 
 
-ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | SetProperties | Authenticate | Malformed
+ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | Malformed
 SessionBody: TypeAlias = ClientRequest | Update | Reply | Notice
 LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Error | Bye
 

@@ -27,6 +27,13 @@ async def _find(administration: Administration, call: Call) -> Raw:
     return Raw(_topic(await administration.topics.find(call.path.topic)))
 
 
+async def _history(administration: Administration, call: Call) -> Raw:
+    query: models.HistoryQuery = call.query
+    after = query.after if query.cursor is None else query.cursor
+    found = await administration.topics.history(call.path.topic, after=after, limit=query.limit)
+    return Raw({"items": [_topic(each) for each in found.items], "gap": found.gap, "cursor": found.cursor})
+
+
 async def _set(administration: Administration, call: Call) -> models.TopicWritten:
     headers: models.TopicWriteHeaders = call.headers
     body: models.TopicWrite = call.body
@@ -50,7 +57,7 @@ async def _subscribers(administration: Administration, call: Call) -> models.Ses
 def _topic(view: TopicView) -> dict[str, object]:
     shown = {"topic": view.topic, "version": view.version, "event": view.event, "size": view.size, "value": None}
     # It is JSON already, and passed on as it was published.
-    return shown if view.value is None else shown | {"value": orjson.Fragment(view.value)}
+    return shown if not view.value else shown | {"value": orjson.Fragment(view.value)}
 
 
 _TAG: Final = "Topics"
@@ -78,6 +85,20 @@ OPERATIONS: Final = (
         handle=_find,
         result=models.Topic,
         path_model=models.TopicPath,
+        problems=(Kind.TOPIC_UNKNOWN,),
+    ),
+    Operation(
+        name="getTopicHistory",
+        method="GET",
+        path="/v1/topics/{topic}/history",
+        tag=_TAG,
+        summary="List what was published to a topic with history",
+        description="An event has the same id at every node for ever.",
+        action=Action.TOPICS_READ,
+        handle=_history,
+        result=models.HistoryPage,
+        path_model=models.TopicPath,
+        query_model=models.HistoryQuery,
         problems=(Kind.TOPIC_UNKNOWN,),
     ),
     Operation(

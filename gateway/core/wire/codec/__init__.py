@@ -10,6 +10,7 @@ from gateway.core.wire.codec.blame import BEGINNING_BYTES, excessive_request, un
 from gateway.core.wire.codec.decoding import decode_from_client, decode_from_server
 from gateway.core.wire.codec.encoding import (
     apart,
+    encode_history,
     encode_link,
     encode_notice,
     encode_reply,
@@ -37,6 +38,7 @@ __all__ = [
     "apart",
     "decode_from_client",
     "decode_from_server",
+    "encode_history",
     "encode_link",
     "encode_notice",
     "encode_reply",

@@ -36,7 +36,7 @@ _PIECE: Final = re.compile(_STRING + r'|"|[\[{]+|[\]}]+', re.DOTALL)
 _NUMBER: Final = re.compile(r"[ \t\n\r]*:[ \t\n\r]*([1-9][0-9]{0,15})(?=[ \t\n\r,}])")
 """The number of a request, after the name of its field."""
 
-_TYPE: Final = re.compile(r'[ \t\n\r]*:[ \t\n\r]*"(subscribe|unsubscribe|publish|properties|authenticate)"')
+_TYPE: Final = re.compile(r'[ \t\n\r]*:[ \t\n\r]*"(subscribe|unsubscribe|publish|history|properties|authenticate)"')
 """The type of a request, after the name of its field."""
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
 import orjson
 
-from gateway.core.types import EventId, Version
+from gateway.core.types import EventId, RequestNumber, Version
 from gateway.core.wire.codec.fields import Object
 from gateway.core.wire.codec.values import dumps
 from gateway.core.wire.packets import (
+    NOW,
     Ack,
     Authenticate,
     Bye,
@@ -24,6 +25,7 @@ from gateway.core.wire.packets import (
     Ping,
     Pong,
     Publish,
+    ReadHistory,
     Reply,
     Resume,
     SetProperties,
@@ -48,6 +50,12 @@ _LINK_FIELDS: Final[Mapping[type[LinkPacket], tuple[str, ...]]] = {
     kind: tuple(each.name for each in fields(kind)) for kind in _LINK_NAMES
 }
 
+
+_ABOUT_TOPICS: Final[Mapping[type[ClientRequest], str]] = {
+    Subscribe: "subscribe",
+    Unsubscribe: "unsubscribe",
+    ReadHistory: "history",
+}
 
 _BY_NUMBER: Final = frozenset({"positions", "unfinished", "replayed"})
 """Fields of link packets that are objects whose names are numbers."""
@@ -89,12 +97,8 @@ def encode_request(body: ClientRequest) -> bytes:
     """
     content: Object
     match body:
-        case Subscribe():
-            content = {"type": "subscribe", "request": body.request, "selector": body.selector}
-        case Unsubscribe():
-            content = {"type": "unsubscribe", "request": body.request, "selector": body.selector}
-            if body.keep:
-                content["keep"] = body.keep
+        case Subscribe() | Unsubscribe() | ReadHistory():
+            content = _about_topics(body)
         case SetProperties():
             content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
         case Authenticate():
@@ -114,6 +118,21 @@ def encode_request(body: ClientRequest) -> bytes:
     if body.resubmitted:
         content["resubmitted"] = True
     return _body(content)
+
+
+def _about_topics(body: Subscribe | Unsubscribe | ReadHistory) -> Object:
+    """Write a request about the topics of a selector."""
+    content: Object = {"type": _ABOUT_TOPICS[type(body)], "request": body.request, "selector": body.selector}
+    if isinstance(body, Unsubscribe) and body.keep:
+        content["keep"] = body.keep
+    if isinstance(body, ReadHistory):
+        if body.limit is not None:
+            content["limit"] = body.limit
+        if body.after:
+            content["after"] = _named(body.after)
+        if not body.earliest:
+            content["from"] = NOW
+    return content
 
 
 _UPDATE: Final = b'"type":"update",'
@@ -167,6 +186,20 @@ def folding_mark(update: bytes, folded: int, *, snapshot: bool) -> bytes:
 
 def encode_reply(reply: Reply) -> bytes:
     """Encode the body of a reply, ready for ``number``."""
+    if reply.history is not None:
+        part = reply.history
+        events = [
+            encode_update(
+                event.topic,
+                event.version,
+                event.event,
+                b"" if event.removed else dumps(event.value),
+                snapshot=event.snapshot,
+            )
+            for event in part.events
+        ]
+        missing = part.missing if part.gap else None
+        return encode_history(reply.request, events, part.positions, complete=part.complete, missing=missing)
     content: Object = {"type": "reply", "request": reply.request}
     if reply.error is not None:
         content["error"] = {"code": reply.error, "message": reply.message}
@@ -177,6 +210,33 @@ def encode_reply(reply: Reply) -> bytes:
     if reply.event is not None:
         content["event"] = reply.event
     return _body(content)
+
+
+def encode_history(
+    request: RequestNumber,
+    events: Sequence[bytes],
+    positions: Mapping[int, EventId],
+    *,
+    complete: bool,
+    missing: Sequence[str] | None,
+) -> bytes:
+    """Encode the body of the reply to a reading of history, ready for ``number``.
+
+    Args:
+        request: its number.
+        events: as ``encode_update`` makes them.
+        positions: see ``HistoryPart``.
+        complete: likewise.
+        missing: likewise; None if there is no gap.
+    """
+    gap = b"" if missing is None else b',"gap":true,"missing":%b' % dumps(list(missing))
+    return b'"type":"reply","request":%d,"history":{"events":[%b],"positions":%b,"complete":%b%b}}' % (
+        request,
+        b",".join([b"{" + each for each in events]),
+        dumps(_named(positions)),
+        b"true" if complete else b"false",
+        gap,
+    )
 
 
 def encode_notice(notice: Notice) -> bytes:

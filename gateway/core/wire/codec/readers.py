@@ -31,6 +31,8 @@ from gateway.core.wire.codec.fields import (
 )
 from gateway.core.wire.codec.values import encode_long_value, encode_value
 from gateway.core.wire.packets import (
+    EARLIEST,
+    NOW,
     Ack,
     Authenticate,
     Backoff,
@@ -38,12 +40,14 @@ from gateway.core.wire.packets import (
     Error,
     GoAway,
     Hello,
+    HistoryPart,
     Limits,
     LinkPacket,
     Notice,
     Ping,
     Pong,
     Publish,
+    ReadHistory,
     Reply,
     Resume,
     SessionBody,
@@ -145,6 +149,24 @@ def _long_publish(packet: Object) -> Publish:
     return Publish(request_number(packet), read_text(packet, "topic"), value, _resubmitted(packet))
 
 
+def _read_history(packet: Object) -> ReadHistory:
+    start = read_optional_text(packet, "from")
+    if start not in {None, EARLIEST, NOW}:
+        raise BadField(f'\'from\' must be "{EARLIEST}" or "{NOW}"')
+    after = {} if packet.get("after") is None else read_object(packet, "after")
+    places = read_positions(packet, "after")
+    if len(places) < len(after):
+        raise BadField("'after' must be an object of event ids by the numbers of their topic partitions")
+    return ReadHistory(
+        request_number(packet),
+        read_text(packet, "selector"),
+        places,
+        start != NOW,
+        read_optional_count(packet, "limit", None),
+        _resubmitted(packet),
+    )
+
+
 def _properties(packet: Object) -> SetProperties:
     changes = read_object(packet, "set")
     if not all(value is None or isinstance(value, str) for value in changes.values()):
@@ -231,6 +253,19 @@ def _update(packet: Object) -> Update:
     )
 
 
+def _history(part: Object) -> HistoryPart:
+    events = part.get("events")
+    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
+        raise BadField("'events' must be an array of objects")
+    return HistoryPart(
+        events=tuple([_update(event) for event in events]),
+        positions=read_positions(part, "positions"),
+        complete=read_flag(part, "complete"),
+        gap=read_flag(part, "gap", default=False),
+        missing=_read_list(part, "missing") or (),
+    )
+
+
 def _reply(packet: Object) -> Reply:
     error = packet.get("error")
     if error is None:
@@ -240,6 +275,7 @@ def _reply(packet: Object) -> Reply:
             request=request_number(packet),
             version=None if version is None else Version(version),
             event=None if event is None else EventId(event),
+            history=None if packet.get("history") is None else _history(read_object(packet, "history")),
         )
     if not isinstance(error, dict):
         raise BadField("'error' must be an object")
@@ -308,6 +344,7 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "subscribe": _subscribe,
     "unsubscribe": _unsubscribe,
     "publish": _publish,
+    "history": _read_history,
     "properties": _properties,
     "authenticate": _authenticate,
 }
