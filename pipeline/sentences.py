@@ -25,6 +25,12 @@ _CAUSED: Final = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 GONE: Final = "Spark's JVM is gone; if it ran out of memory, give it more: --spark-conf spark.driver.memory=4g"
 """What is told when there is nobody left to ask."""
 
+_NO_WORKER: Final = re.compile(
+    r"Python worker failed to connect back|Timed out while waiting for the Python worker to connect back|"
+    r"Python daemon failed to launch worker|Python failed to launch worker"
+)
+"""What Spark says if a worker in Python has not answered within ten seconds, which no setting of it changes."""
+
 _LONGEST: Final = 500
 """Characters of a line of Spark's own that are worth reading."""
 
@@ -35,7 +41,7 @@ def sentence_of(error: Exception) -> str:
     Args:
         error: raised by Spark.
     """
-    told = [text for each in _chain(error) if (text := _text_of(each)) is not None]
+    told = _texts_of(error)
     if not told:
         return GONE
     text = "\n".join(told)
@@ -48,6 +54,19 @@ def sentence_of(error: Exception) -> str:
     last = [each for each in causes if each and each not in first][-1:]
     whole = f"{first.rstrip(': .')}: {last[0]}" if last else first
     return f"{whole[:_LONGEST]} (pipeline --traceback … shows where)"
+
+
+def is_busy(error: Exception) -> bool:
+    """Tell whether all that failed was to start a worker in Python: the machine is too busy, perhaps not for long.
+
+    Args:
+        error: raised by Spark, or by what it called.
+    """
+    return any(_NO_WORKER.search(each) for each in _texts_of(error))
+
+
+def _texts_of(error: Exception) -> list[str]:
+    return [text for each in _chain(error) if (text := _text_of(each)) is not None]
 
 
 def _text_of(error: BaseException) -> str | None:

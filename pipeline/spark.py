@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from pipeline.jvm import launch
 from pipeline.prerequisites import look_for_java, look_for_master
 
-LOCAL: Final = "local[*]"
-"""All cores of this machine, in one process."""
+LOCAL: Final = "local[*,4]"
+"""All cores of this machine, in one process; a task that fails is tried four times, as clusters do. On a busy machine
+a worker in Python may not be there in time."""
 
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """``spark-submit`` sets it for the program that it starts: the JVM runs, and ``--master`` is said already."""

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.bronze.files import empty, only_one, sync
 from pipeline.bronze.layout import SECOND, Layout, bronze_of, day_of
@@ -30,7 +31,7 @@ from pipeline.source.journal import Journal, JournalPlace
 from pipeline.source.offsets import Position, Positions, positions_of, refuse_gaps, skip_gap, what_is_gone
 from pipeline.source.records import NO_LINE
 from pipeline.spark import address
-from pipeline.streaming import trigger, wait_for
+from pipeline.streaming import run_query, trigger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +89,14 @@ def ingest(
             if options.accept_loss:
                 _accept(journal, layout, log, tell)
         checkpoint = options.lake.absolute() / "checkpoints" / "bronze"
-        if _prepare_checkpoint(checkpoint, log.newest().positions):
-            tell("the checkpoint of the last run says something else than bronze does; going on from bronze")
-        batches = _lines(spark, options, log.newest()).writeStream.option("checkpointLocation", address(checkpoint))
-        query = batches.foreachBatch(_taker(options, layout, log, tell)).trigger(**trigger(options.every)).start()
-        wait_for(query, wanted)
+
+        def start() -> StreamingQuery:
+            if _prepare_checkpoint(checkpoint, log.newest().positions):
+                tell("the checkpoint of the last run says something else than bronze does; going on from bronze")
+            lines = _lines(spark, options, log.newest()).writeStream.option("checkpointLocation", address(checkpoint))
+            return lines.foreachBatch(_taker(options, layout, log, tell)).trigger(**trigger(options.every)).start()
+
+        run_query(start, tell, wanted, lambda: log.newest().sequence)
         end = log.newest()
         # Spark tells the source of a batch only when the next one begins.
         with Journal(options.place) as journal:

@@ -60,7 +60,7 @@ class SparkSettings:
     master: str | None = optional(
         Word(r"\S{1,200}", "a master of Spark such as local[*], spark://host:7077, yarn or k8s://…"),
         "Where Spark runs.",
-        absent="local[*], all cores of this machine; under spark-submit what that was told",
+        absent="local[*,4], all cores of this machine and four tries of a task; under spark-submit what that was told",
         reason="A laptop needs nothing else, and a cluster is named once, to spark-submit.",
     )
     spark_conf: tuple[str, ...] = setting(

@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.bronze.source import follow_bronze
 from pipeline.gold.job import CONTEXT, Days, sources_of, write_gold
@@ -20,7 +21,7 @@ from pipeline.publish.publisher import Outcome, Target, publish
 from pipeline.publish.topics import topics_of
 from pipeline.report.findings import read_gold
 from pipeline.spark import address
-from pipeline.streaming import trigger, wait_for
+from pipeline.streaming import run_query, trigger
 
 PUBLISHED_DAYS: Final = 7
 """Days whose incidents and storms are topics: what a team talks about. Older ones are withdrawn, so that topics do not
@@ -63,6 +64,7 @@ def publish_gold(
         pyspark.errors.PySparkException: Spark failed, or a disk; run it again.
     """
     failed: list[Exception] = []
+    published: list[int] = []
 
     def take(batch: DataFrame, number: int) -> None:
         try:
@@ -71,22 +73,26 @@ def publish_gold(
             # Spark would tell of it only as a text within a text.
             failed.append(error)
             raise
+        published.append(number)
         if outcome is not None:
             tell(
                 f"batch {number}: {outcome.published:,} topics published, {outcome.unchanged:,} unchanged, "
                 f"{outcome.withdrawn:,} withdrawn"
             )
 
-    days = follow_bronze(spark, options.lake.folder, commits=COMMITS).select("date")
-    query = (
-        days.writeStream.queryName("publish")
-        .option("checkpointLocation", address(options.lake.folder / "checkpoints" / "publish"))
-        .foreachBatch(take)
-        .trigger(**trigger(options.every))
-        .start()
-    )
+    def start() -> StreamingQuery:
+        failed.clear()
+        days = follow_bronze(spark, options.lake.folder, commits=COMMITS).select("date")
+        return (
+            days.writeStream.queryName("publish")
+            .option("checkpointLocation", address(options.lake.folder / "checkpoints" / "publish"))
+            .foreachBatch(take)
+            .trigger(**trigger(options.every))
+            .start()
+        )
+
     try:
-        wait_for(query, wanted)
+        run_query(start, tell, wanted, lambda: len(published))
     except Exception:
         if failed:
             raise failed[0] from None

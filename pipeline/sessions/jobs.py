@@ -11,6 +11,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.bronze.files import only_one
 from pipeline.bronze.layout import bronze_of
@@ -21,7 +22,7 @@ from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of, stream
 from pipeline.sessions.processor import SessionProcessor
 from pipeline.sessions.table import Days, Merged, SessionsTable
 from pipeline.spark import address
-from pipeline.streaming import trigger, wait_for
+from pipeline.streaming import run_query, trigger
 
 _MERGE_AT_LEAST: Final = 100_000
 """Changed rows that are put aside before they are merged, unless the table has to be fresh."""
@@ -140,15 +141,14 @@ def stream_sessions(
         if not table.checkpoint.exists():
             # Whoever removed it wants to begin anew, with batches that count from 0 again.
             writer.merge()
-        events = follow_bronze(spark, options.lake, commits=options.commits)
-        rows = sessions_stream(events, options.delay).writeStream.outputMode("update").queryName("sessions")
-        query = (
-            rows.option("checkpointLocation", address(table.checkpoint))
-            .foreachBatch(writer.take)
-            .trigger(**trigger(options.every))
-            .start()
-        )
-        wait_for(query, wanted)
+
+        def start() -> StreamingQuery:
+            events = follow_bronze(spark, options.lake, commits=options.commits)
+            rows = sessions_stream(events, options.delay).writeStream.outputMode("update").queryName("sessions")
+            placed = rows.option("checkpointLocation", address(table.checkpoint))
+            return placed.foreachBatch(writer.take).trigger(**trigger(options.every)).start()
+
+        run_query(start, tell, wanted, lambda: writer.done.batches)
         writer.merge()
     return writer.done
 

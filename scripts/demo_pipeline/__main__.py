@@ -135,7 +135,7 @@ def _tell(narrator: Narrator, comparison: Comparison) -> None:
     if not comparison.differences:
         narrator.say(
             f"   ✓ all {len(happened.seen)} clients saw the same: session, rung, node, whether all was replayed, and "
-            f"the time away within {comparison.most_apart_ms:.0f} ms"
+            f"the time away within {comparison.most_apart_ms:.0f} ms (a round trip took {happened.clock_ms:.0f} ms)"
         )
     for each in comparison.differences[:SHOWN]:
         narrator.say(f"   ✗ {each}")

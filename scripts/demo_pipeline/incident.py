@@ -64,6 +64,10 @@ async def play(stack: Stack, clients: int, say: Say) -> list[Happened]:
 async def _disturb(crowd: Crowd, kind: str, node: str, act: Callable[[], Awaitable[object]]) -> Happened:
     names = crowd.on(node)
     before = {name: len(crowd.clients[name].seen) for name in names}
+    crowd.slowest = 0.0
     if not await crowd.all_back(names, act, BACK_SECONDS):
         raise ProcessFailed(f"not all {len(names)} clients of {node} were back in {BACK_SECONDS:g} s")
-    return Happened(kind, node, {name: crowd.clients[name].seen[before[name]] for name in names})
+    # The publish that is on its way now began among those that came back.
+    await asyncio.sleep(CALM)
+    seen = {name: crowd.clients[name].seen[before[name]] for name in names}
+    return Happened(kind, node, seen, clock_ms=1000 * crowd.slowest)

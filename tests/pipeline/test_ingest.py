@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,11 +18,14 @@ from redis import Redis
 
 from gateway.core.journal import FIELDS, Field, FieldKind, journal_partition
 from gateway.core.types import SessionId
+from pipeline import streaming
+from pipeline.bronze import ingest as job
 from pipeline.bronze.compaction import compact
 from pipeline.bronze.ingest import IngestOptions, ingest
 from pipeline.bronze.layout import HOUR, bronze_of
 from pipeline.bronze.log import Commit, CommitLog
 from pipeline.bronze.source import follow_bronze, read_bronze
+from pipeline.bronze.staging import Plan
 from pipeline.errors import NotReady
 from pipeline.source.journal import JournalPlace, stream_key
 from tests.pipeline.feeding import Feeder
@@ -112,6 +116,27 @@ def test_a_crash_before_spark_hears_of_the_commit(
 
     assert events_in(options.lake) == once([*records, *more])
     assert again.duplicates == 0
+
+
+def test_a_worker_that_does_not_connect_back_costs_a_pause(
+    spark: SparkSession, options: IngestOptions, feeder: Feeder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, tries, said = feeder.feed(300, sessions=2), [0], list[str]()
+    planned = job.plan_next
+
+    def busy(*args: Any, **options: Any) -> Plan:
+        tries[0] += 1
+        if tries[0] in {1, 3}:
+            raise RuntimeError("org.apache.spark.SparkException: Python worker failed to connect back.")
+        return planned(*args, **options)
+
+    monkeypatch.setattr(job, "plan_next", busy)
+    monkeypatch.setattr(streaming, "PAUSES", (0.1,))
+    done = ingest(spark, replace(options, batch_entries=1), said.append)
+
+    assert events_in(options.lake) == once(records)
+    assert (done.events, done.duplicates) == (300, 0)
+    assert len([each for each in said if "this machine is very busy" in each]) == 2
 
 
 def test_version_2_of_the_schema_is_read_beside_version_1(spark: SparkSession, tmp_path: Path) -> None:

@@ -26,6 +26,12 @@ def test_the_truth_has_no_differences() -> None:
     assert compared.told == INCIDENT
 
 
+def test_on_a_busy_machine_times_differ_by_what_a_round_trip_takes() -> None:
+    busy = Happened("death", "n1", HAPPENED.seen, clock_ms=250.0)
+    assert list(compare(busy, [INCIDENT], rows(away_ms=850)).differences) == []
+    assert len(compare(busy, [INCIDENT], rows(away_ms=851)).differences) == 1
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
