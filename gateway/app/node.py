@@ -22,6 +22,8 @@ from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.history_sweeper import HistorySweeper
 from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.membership import Membership
+from gateway.app.cluster.mirror.holder import MirrorHolder
+from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.session_mover import SessionMover
@@ -38,7 +40,7 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
-from gateway.app.runtime.parameters import NodeParameters
+from gateway.app.runtime.parameters import OFF, NodeParameters
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.enforcement import Enforcement
@@ -107,6 +109,8 @@ class Node:
         history_sweeper: cuts what histories keep for too long.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
+        mirror: keeps a backup of it; None if it is to have none.
+        holder: the copies that it keeps for others; None if it has no links.
         draining: whether its clients are being moved, or have been.
     """
 
@@ -180,13 +184,18 @@ class Node:
             self._membership.tell_of_table(self.links.look_soon)
             # The grid gets the id of the cluster back before a node that is new can give it another one.
             self._grid_recovery.tell_of_loss(self.links.look_soon)
-        giver = offers = None
+        giver = offers = holder = None
+        self.mirror: MirrorSource | None = None
         if self.links is not None:
-            giver = SessionGiver(context, self.links, self.sessions)
+            holder = MirrorHolder(context, self.links)
+            if parameters.mirror.backup != OFF and parameters.replicated:
+                self.mirror = MirrorSource(context, self.links, self.sessions)
+            giver = SessionGiver(context, self.links, self.sessions, holder)
             offers = SessionOffers(context, self.links, self.sessions, giver)
         self.history_sweeper = HistorySweeper(
             context, alive=lambda: self._membership.alive, loaded=lambda: self.destinations.loaded
         )
+        self.holder = holder
         self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
@@ -230,8 +239,9 @@ class Node:
             enforcement=self.enforcement,
             grid_recovery=self._grid_recovery,
             handshake_limiter=self._handshake_limiter,
-            taker=SessionTaker(context, self.links, self.sessions),
+            taker=SessionTaker(context, self.links, self.sessions, holder),
             links=self.links,
+            mirror=self.mirror,
             draining=lambda: self.draining,
         )
         self._reports = Reports(
@@ -308,6 +318,8 @@ class Node:
         self._background.forever(self._membership.keep_lease, "lease")
         if self.links is not None:
             self._background.forever(self.links.follow, "follow-nodes")
+        if self.mirror is not None:
+            self._background.forever(self.mirror.run, "mirror")
         self._background.forever(self._membership.reap, "reaper")
         self._background.forever(self.history_sweeper.run, "history-sweeper")
         if self._context.limits.stored.counts:
@@ -406,6 +418,10 @@ class Node:
         if self._may_leave:
             self._may_leave = await self._drain.let_consoles_go()
         held = len(self.clients())
+        if self.mirror is not None:
+            self.mirror.close()
+        if self.holder is not None:
+            self.holder.close()
         self._moves.close()
         self.connection_limiter.close()
         self._handshake_limiter.close()

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.app.runtime.parameters import DrainParameters, NodeParameters, StormParameters, UsageParameters
+from gateway.app.runtime.parameters import (
+    DrainParameters,
+    MirrorParameters,
+    NodeParameters,
+    StormParameters,
+    UsageParameters,
+)
 from gateway.bootstrap.descriptors import UNLIMITED, Descriptors
 from gateway.core.pacing.accounts import AccountLimits
 from gateway.core.stream.machine import StreamParameters
@@ -133,5 +139,13 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
             jitter=settings.drain_jitter,
             settle=DRAIN_SETTLE,
             timeout=settings.drain_timeout,
+        ),
+        mirror=MirrorParameters(
+            backup=settings.backup,
+            failure_domain=settings.failure_domain,
+            # What the sessions of a node may take there.
+            copies_bytes=settings.limit_buffer_bytes + settings.limit_disconnected_bytes
+            if settings.limit_buffer_bytes and settings.limit_disconnected_bytes
+            else 0,
         ),
     )

@@ -16,6 +16,7 @@ from gateway.adapters.tls import LinkTls, ServerTls
 from gateway.app.journal import JournalOptions
 from gateway.app.journal.principals import hashed_with
 from gateway.catalogue.log_events import Level
+from gateway.core.mirror.frames import FEATURE
 from gateway.core.types import NodeRef
 from gateway.ports import EventLog, Grid, Metrics
 from gateway.ports.administration import SettingView
@@ -80,6 +81,7 @@ def links_of(
         metrics=metrics,
         log=log,
         heartbeat=settings.heartbeat,
+        features=(FEATURE,),
     )
 
 

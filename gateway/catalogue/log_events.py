@@ -118,6 +118,31 @@ SESSIONS_PASSED_ON = LogEvent(
     "The node stops, and other nodes keep what it had for clients that are away. What is left fails over.",
     ("sessions", "left"),
 )
+BACKUP_CHOSEN = LogEvent(
+    "backup_chosen",
+    Level.INFO,
+    "Another node begins to keep copies of the sessions of this one. The field apart tells whether it is in another "
+    "failure domain.",
+    ("backup", "apart"),
+)
+BACKUP_WHOLE = LogEvent(
+    "backup_whole", Level.INFO, "The backup has a copy of every session of this node.", ("backup", "sessions")
+)
+BACKUP_LOST = LogEvent(
+    "backup_lost",
+    Level.WARNING,
+    "No node keeps copies of the sessions of this one any more; another one is chosen, or the same is filled anew. "
+    "Should this node die before that is done, clients fail over.",
+    ("backup", "why"),
+)
+COPIES_BROKEN = LogEvent(
+    "copies_broken",
+    Level.ERROR,
+    "The copies of another node's sessions were not what they should be, and were given up; they are made anew. That "
+    "is a bug: please report it.",
+    ("peer", "error"),
+    bug=True,
+)
 SESSION_FENCED = LogEvent(
     "session_fenced", Level.INFO, "Another node has claimed the session. This node dropped its copy.", ("session",)
 )

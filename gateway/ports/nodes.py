@@ -57,6 +57,7 @@ class NodeReport:
         link_protocols: versions of the protocol of links that it speaks.
         session_bytes: that its sessions take in the grid, and those that it has given back.
         largest: bytes of those whose sessions take much, by principal.
+        failure_domain: what it fails with, such as its rack; empty if it does not say.
     """
 
     listen: str
@@ -72,6 +73,7 @@ class NodeReport:
     link_protocols: tuple[int, ...] = ()
     session_bytes: int = 0
     largest: Mapping[str, int] = field(default_factory=dict)
+    failure_domain: str = ""
 
 
 @dataclass(frozen=True, slots=True)

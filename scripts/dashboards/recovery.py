@@ -148,6 +148,67 @@ RECOVERY: Final = Dashboard(
             ),
         ),
         Section(
+            "Copies at backups",
+            (
+                Panel(
+                    title="Sessions, by whether there is a copy",
+                    meaning="Of nodes that have a backup. Should a node die, clients of the others fail over.",
+                    queries=(
+                        Query(
+                            f'sum by (node) (gateway_mirror_sessions{{copied="true", {CLUSTER}}})', "{{node}}: copied"
+                        ),
+                        Query(
+                            f'sum by (node) (gateway_mirror_sessions{{copied="false", {CLUSTER}}})', "{{node}}: not yet"
+                        ),
+                    ),
+                ),
+                Panel(
+                    title="Asked of backups",
+                    meaning="What came of asking a backup for a copy; all but 'given' leads to a failover.",
+                    queries=(Query(rate("gateway_mirror_takes_total", by="result"), "{{result}}"),),
+                    unit=Unit.PER_SECOND,
+                    stacked=True,
+                    empty=_NO_RESUME,
+                ),
+                Panel(
+                    title="Behind, p99",
+                    meaning="Time until a backup had taken in what it was sent, p99; and bytes that it has yet to.",
+                    queries=(Query(quantile(0.99, "gateway_mirror_lag_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    warn=0.5,
+                    empty="no node has a backup",
+                ),
+                Panel(
+                    title="Sent to backups",
+                    meaning="Bytes a second, and bytes that they have yet to take in.",
+                    queries=(
+                        Query(rate("gateway_mirror_bytes_total", by="node"), "{{node}}: a second"),
+                        Query(
+                            f"sum by (node) (gateway_mirror_unacknowledged_bytes{{{CLUSTER}}})", "{{node}}: to take in"
+                        ),
+                    ),
+                    unit=Unit.BYTES,
+                ),
+                Panel(
+                    title="Copies kept, and their bytes",
+                    meaning="Of other nodes' sessions, at each node.",
+                    queries=(
+                        Query(f"sum by (node) (gateway_mirror_copies{{{CLUSTER}}})", "{{node}}: copies"),
+                        Query(f"sum by (node) (gateway_mirror_copy_bytes{{{CLUSTER}}})", "{{node}}: bytes"),
+                    ),
+                ),
+                Panel(
+                    title="Filled anew, and copies given up",
+                    meaning="Times that a backup was begun to be filled, and copies without room, or broken by a bug.",
+                    queries=(
+                        Query(rate("gateway_mirror_begun_total", by="node"), "{{node}}: filled"),
+                        Query(rate("gateway_mirror_copies_lost_total", by="why"), "{{why}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+            ),
+        ),
+        Section(
             "Storm control",
             (
                 Panel(

@@ -36,6 +36,8 @@ ONLY_SHOWN: Final = {
     "who asks without a token makes GatewayAdminRefused",
     "gateway_links_refused_total": "a node that is refused makes GatewayLinkDown; strangers get no further",
     "gateway_links_lost_total": "a link that does not come back makes GatewayLinkDown",
+    "gateway_mirror_lag_seconds": "no client waits for a backup; one that is too slow is filled anew",
+    "gateway_mirror_copies_lost_total": "broken ones make GatewayBug; without room, clients fail over",
     "gateway_link_silence_seconds": "a link that stays silent is broken within seconds, and is dialled again",
     "gateway_grid_clock_spread_seconds": "leases are kept by the clock of one master each; a spread shortens windows",
 }

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gateway.core.mirror.copies import Copies
-from gateway.core.mirror.frames import SessionCut
+from gateway.core.mirror.frames import SessionCut, read_frame
 from gateway.core.mirror.log import MirrorLog
 from gateway.core.session.export import export, restore
 from gateway.core.session.handoff import assume
@@ -78,7 +78,7 @@ class MirroredTwins(Twins):
         self.place = 0
         self.woken = False
         self.log: MirrorLog[ServerSession] = MirrorLog(
-            5, epoch_of=lambda _: Epoch(3), cut_of=lambda _: CUT, wake=self.wake, rate=1e9
+            5, epoch_of=lambda _: Epoch(3), cut_of=lambda _: CUT, wake=self.wake, wake_later=self.wake, rate=1e9
         )
         self.copies = Copies()
         self.is_copied = True
@@ -126,7 +126,7 @@ class MirroredTwins(Twins):
             cuts[7] = EventId(f"7-1-{self.place}")
             frame = self.log.frame(cuts, self.now)
             assert frame is not None
-            self.copies.apply(frame)
+            self.copies.apply(read_frame(frame))
             self.seen["mirrored frames"] += 1
         copy = self.copies.copy_of(SessionId("s"))
         assert copy is not None
@@ -143,7 +143,7 @@ class MirroredTwins(Twins):
             self.log.remove(self.first)
             frame = self.log.frame({}, self.now)
             assert frame is not None
-            self.copies.apply(frame)
+            self.copies.apply(read_frame(frame))
             assert not len(self.copies)
 
 

@@ -11,6 +11,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.memory.peers import MemoryPeerLinks, MemoryPeerNetwork
 from gateway.bootstrap import assembly
+from gateway.core.mirror.frames import FEATURE
 from gateway.core.types import NodeRef
 from gateway.settings import Settings
 from tests.support.nodes import TestNode, eventually, running_node
@@ -45,7 +46,7 @@ class LinkedNodes:
         self.network = MemoryPeerNetwork()
 
         def links_of(_: Settings, me: NodeRef, *__: object, started: float, **___: object) -> MemoryPeerLinks:
-            return MemoryPeerLinks(self.network, me, started=started)
+            return MemoryPeerLinks(self.network, me, started=started, features=(FEATURE,))
 
         patch.setattr(assembly, "links_of", links_of)
 

@@ -36,7 +36,7 @@ from gateway.ports import (
 )
 
 _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("listen", "admin", "version", "link"), str),
+    **dict.fromkeys(("listen", "admin", "version", "link", "failure_domain"), str),
     **dict.fromkeys(("started", "lag"), (int, float)),
     **dict.fromkeys(("connected", "disconnected", "session_bytes"), int),
     "draining": bool,

@@ -53,7 +53,9 @@ class NodeLinks:
         self._listed: dict[NodeRef, PeerPlace] = {}
         self._awaited: dict[NodeRef, PeerPlace] = {}
         self._await_until = 0.0
-        self._up: set[NodeRef] = set()
+        self._up: dict[NodeRef, frozenset[str]] = {}
+        """With what both nodes can do."""
+        self._domains: dict[NodeRef, str] = {}
         self._incomplete = True
         self._look_now = asyncio.Event()
         self._answers: dict[str, Answer] = {}
@@ -85,6 +87,10 @@ class NodeLinks:
     def is_linked(self, to: NodeId | None = None) -> bool:
         """Tell whether there is a link to a node by its name, or to any."""
         return any(to in {None, node.node} for node in self._up)
+
+    def domains(self, feature: str) -> dict[NodeRef, str]:
+        """Tell the failure domains of all nodes to which there is a link, and that have a feature."""
+        return {node: self._domains.get(node, "") for node, features in self._up.items() if feature in features}
 
     # --- For the node -------------------------------------------------------------------------------------------------
 
@@ -118,9 +124,9 @@ class NodeLinks:
                         take(event)
                 case _:
                     if isinstance(event, Up):
-                        self._up.add(event.peer)
+                        self._up[event.peer] = event.features
                     else:
-                        self._up.discard(event.peer)
+                        self._up.pop(event.peer, None)
                     for tell in self._changes:
                         tell(event)
 
@@ -152,6 +158,9 @@ class NodeLinks:
         missing = self._missing(entries)
         self._seen, self._read_in, self._listed, self._awaited = alive, generation, listed, missing
         # A node that has just joined tells of itself a moment later.
+        self._domains = {
+            node: entry.report.failure_domain for node, entry in entries.items() if entry.report is not None
+        }
         unreported = any(entry.report is None for entry in entries.values())
         self._incomplete = unreported or bool(missing) or entries.keys() != set(alive)
         self.links.meet(self._cluster, missing | listed)

@@ -42,6 +42,7 @@ class Presence:
         self._not_ready = not_ready
         self._draining = draining
         self._links = links
+        self._failure_domain = context.parameters.mirror.failure_domain
         self._started = context.clock.wall()
         self._places: tuple[str, str, str] | None = None
         self.lag = 0.0
@@ -78,6 +79,7 @@ class Presence:
             link_protocols=() if self._links is None else self._links.protocols,
             session_bytes=held.total,
             largest=held.large,
+            failure_domain=self._failure_domain,
         )
 
     async def tell(self) -> None:

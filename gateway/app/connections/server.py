@@ -8,6 +8,7 @@ from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.taker import SessionTaker
+from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.connections.claimer import SessionClaimer
 from gateway.app.connections.conversation import Conversation, Conversations, FailureHandler
@@ -49,6 +50,7 @@ class Connections:
         handshake_limiter: says when the grid may be asked for a session.
         taker: asks other nodes for what they held of a session.
         links: to other nodes; None if there are none.
+        mirror: keeps a backup of this node; None if it has none.
         draining: whether connections that were accepted earlier come too late for a session.
     """
 
@@ -68,6 +70,7 @@ class Connections:
         handshake_limiter: HandshakeLimiter,
         taker: SessionTaker,
         links: NodeLinks | None,
+        mirror: MirrorSource | None,
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
@@ -79,6 +82,7 @@ class Connections:
             sessions=sessions,
             requests=requests,
             authorisation=authorisation,
+            mirror=mirror,
         )
         claimer = SessionClaimer(
             context,

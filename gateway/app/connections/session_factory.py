@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.context import Context
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.registry.fenced_store import FencedStore
@@ -17,8 +18,9 @@ from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId, RequestNumber
-from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.codes import FailoverReason, MirrorMode, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Replayed, Welcome
+from gateway.core.wire.support import understands
 from gateway.ports import Connection, SessionRecord
 
 
@@ -79,6 +81,7 @@ class SessionFactory:
         sessions: the sessions held here; makes the tokens that clients come back with.
         requests: makes lanes.
         authorisation: tells what sessions may do.
+        mirror: tells who has copies of sessions; None if nobody has.
     """
 
     def __init__(
@@ -89,7 +92,9 @@ class SessionFactory:
         sessions: Sessions,
         requests: Requests,
         authorisation: Authorisation,
+        mirror: MirrorSource | None,
     ) -> None:
+        self._mirror = mirror
         self._authorisation = authorisation
         self._me = context.me
         self._parameters = context.parameters
@@ -151,6 +156,9 @@ class SessionFactory:
             # token has the notice.
             session.declared = grid_generation
         session.advised_backoff = self._reconnect_advice.advice()
+        backup = None
+        if self._mirror is not None and understands(supports, Outcome.MIRRORED):
+            backup = self._mirror.backup
         machine.send_link(
             Welcome(
                 session=session.id,
@@ -175,6 +183,8 @@ class SessionFactory:
                 withdrawn=withdrawn or None,
                 supports=SERVER_SUPPORTS,
                 replayed=recovery.replayed,
+                backup=None if backup is None else backup.node,
+                mirror=None if backup is None else MirrorMode.ASYNC.value,
             )
         )
         if writes_lost:

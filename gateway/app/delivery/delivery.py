@@ -116,6 +116,7 @@ class Delivery:
         )
         self._index: SelectionIndex[Session] = SelectionIndex()
         self._is_tidying = False
+        self._moved: Callable[[Session], None] | None = None
         self._telling = asyncio.Lock()
         """Held while sessions are told of a loss, which takes several turns: what came first is told to all first."""
         self._feeds = flusher.feeds
@@ -210,6 +211,8 @@ class Delivery:
         self._index.set(session, selections)
         self._tidy_later()
         self.watchers.selects(session, selections)
+        if self._moved is not None:
+            self._moved(session)
 
     def in_force(self, session: Session) -> Selections:
         """Return the list by which the session is sent updates now."""
@@ -227,6 +230,8 @@ class Delivery:
         self._index.remove(session)
         self._tidy_later()
         self._feeds.drop(session)
+        if self._moved is not None:
+            self._moved(session)
 
     def forget(self, session: Session) -> None:
         """The session is not this node's any more."""
@@ -321,16 +326,25 @@ class Delivery:
 
     def cuts(self, session: Session) -> Cuts:
         """Tell how far a session has come, for another node that goes on with it: all are where this node is."""
-        unfinished, fed = self._feeds.unfinished(session)
-        if session not in self._index or session in self._complete.restoring:
-            return Cuts({}, unfinished)
+        numbers, unfinished = self.partitions_of(session)
         places: dict[int, EventId] = {}
-        for number in session.retained - fed:
+        for number in numbers:
             partition = self.replicas.whole(number)
             place = None if partition is None else partition.handed_out
             if place is not None:
                 places[number] = place.event(number)
         return Cuts(places, unfinished)
+
+    def partitions_of(self, session: Session) -> tuple[frozenset[int], Mapping[RequestNumber, str]]:
+        """Tell in which partitions a session is where this node is, and the subscribes whose values are yet to come."""
+        unfinished, fed = self._feeds.unfinished(session)
+        if session not in self._index or session in self._complete.restoring:
+            return frozenset(), unfinished
+        return session.retained - fed, unfinished
+
+    def tell_of_places(self, moved: Callable[[Session], None]) -> None:
+        """Have *moved* called with each session of which ``partitions_of`` may tell something else from now on."""
+        self._moved = self._feeds.changed = moved
 
     def _at_hand(self, selections: Selections) -> dict[TopicPath, Partition] | None:
         """Find what *selections* select, and where it is; None if there is much to look at."""
@@ -410,6 +424,8 @@ class Delivery:
         Until then it is not told of any partition that it has all of it.
         """
         self._complete.restoring.add(session)
+        if self._moved is not None:
+            self._moved(session)
 
     def _handed_out(self, value: TopicValue) -> None:
         """Count a current value that a session was sent."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 from functools import partial
 from math import ceil
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
@@ -94,6 +94,16 @@ class EndResult(Enum):
     """It is another node's, and goes on there; only its copy here is dropped."""
 
 
+class SessionObserver(Protocol):
+    """Hears which sessions this node serves. Its methods return at once and raise nothing."""
+
+    def served(self, session: Session) -> None:
+        """A session has a connection now, a new one perhaps; or none, and is kept for its client."""
+
+    def left(self, session: Session) -> None:
+        """Nothing is done for a session here any more."""
+
+
 class Sessions:
     """Registry and life cycle of the sessions this node owns.
 
@@ -109,6 +119,7 @@ class Sessions:
         stale_sessions: asks the grid whose they are while their clients are away.
         absences: bounds what they take meanwhile.
         former: those that other nodes have claimed and may come for.
+        observer: who hears of sessions that come and go; None for nobody.
     """
 
     def __init__(self, context: Context, store: FencedStore, signer: TokenSigner) -> None:
@@ -138,6 +149,7 @@ class Sessions:
         self.expiry = Expiry(context)
         self.stale_sessions = StaleSessionSweeper(context, store)
         self.former = FormerSessions(context)
+        self.observer: SessionObserver | None = None
         self.absences = Absences(context, store, let_go=lambda session: self.drop(session, GOING_AWAY))
         store.drop_by(self._lost)
 
@@ -168,6 +180,8 @@ class Sessions:
         self.add(session)
         session.on_clock = True
         self._wait_for_client(session)
+        if self.observer is not None:
+            self.observer.served(session)
 
     # --- Attached and detached ----------------------------------------------------------------------------------------
 
@@ -185,6 +199,8 @@ class Sessions:
         session.renew_at = self._clock.monotonic() + self._parameters.token_renewal
         self.expiry.arm(session)
         self.reschedule(session)
+        if self.observer is not None:
+            self.observer.served(session)
 
     def refreshed(self, session: Session) -> None:
         """The client has shown fresh credentials, which are in force already."""
@@ -250,6 +266,8 @@ class Sessions:
         self.stale_sessions.forget(session)
         self.absences.forget(session)
         self._deadlines.cancel(session)
+        if self.observer is not None:
+            self.observer.left(session)
         self.delivery.forget(session)
 
     def fence(self, session: Session) -> None:

@@ -7,10 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
+from typing import Final
 
 from gateway.core.pacing.accounts import AccountLimits
 from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.packets import Backoff, Limits
+
+OFF: Final = "off"
+"""In the place of a backup's name: none."""
+
+AUTO: Final = "auto"
+"""In the place of a backup's name: it is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +76,21 @@ class StormParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorParameters:
+    """Which node keeps copies of this node's sessions, and what this one keeps for others.
+
+    Attributes:
+        backup: name of the node; ``AUTO`` to choose one, ``OFF`` for none.
+        failure_domain: what this node fails with; empty if it is not said.
+        copies_bytes: that the copies of one other node may take here; 0 for no bound.
+    """
+
+    backup: str = OFF
+    failure_domain: str = ""
+    copies_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParameters:
     """Everything about a node that is a matter of configuration.
 
@@ -108,6 +130,7 @@ class NodeParameters:
             likewise after the first token of a later generation of the grid than this node has adopted.
         backoff: advice to clients.
         drain: how a planned stop goes.
+        mirror: who keeps copies of whose sessions.
     """
 
     replicated: bool
@@ -144,3 +167,4 @@ class NodeParameters:
     restore_grace: float
     backoff: Backoff
     drain: DrainParameters
+    mirror: MirrorParameters = MirrorParameters()

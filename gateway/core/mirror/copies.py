@@ -7,10 +7,9 @@ nothing to a client and writes nothing to the grid (M4); it is there to be given
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import islice
 from typing import Final
 
-from gateway.core.mirror.frames import SessionCut, read_changes, read_cut, read_cuts, read_frame, read_runs
+from gateway.core.mirror.frames import SessionCut, read_changes, read_cut, read_cuts, read_runs
 from gateway.core.mirror.run_numbers import NumberedRuns
 from gateway.core.session.export import export, restore
 from gateway.core.session.handoff import GONE, Given, GiveStatus, may_give
@@ -134,11 +133,9 @@ class Copies:
         if copy is not None:
             self._drop(copy)
 
-    def forget_some(self, most: int) -> bool:
-        """Forget some of all; tells whether some are left."""
-        for copy in list(islice(self._sessions.values(), most)):
-            self._drop(copy)
-        return bool(self._sessions)
+    def sessions(self) -> list[SessionId]:
+        """List the sessions of which there are copies."""
+        return list(self._sessions)
 
     def _drop(self, copy: Copy) -> None:
         self.size -= copy.size
@@ -148,14 +145,16 @@ class Copies:
 
     # --- Frames -------------------------------------------------------------------------------------------------------
 
-    def apply(self, data: bytes) -> None:
+    def apply(self, frame: Record) -> None:
         """Take in the next frame.
+
+        Args:
+            frame: see ``read_frame``.
 
         Raises:
             InvalidExport: it is none, not the next one, or the copies are not what they should be. None of them can be
                 relied on any more then.
         """
-        frame = read_frame(data)
         log, sequence = frame.integer("log"), frame.integer("sequence", 1)
         if sequence != self.sequence + 1 or (self.sequence and log != self.log):
             raise InvalidExport(f"frame {sequence} of log {log} came after {self.sequence} of {self.log}")

@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
+import orjson
+
 from gateway.core.session.export import read_request, write_request
 from gateway.core.session.pending import Work
 from gateway.core.stream.byte_form import Bodies, Record, write_record
@@ -34,10 +36,57 @@ from gateway.core.wire.errors import InvalidExport
 VERSION: Final = 1
 """Of a frame; it grows with every change. Who does not know it keeps no copies."""
 
+MIRROR: Final = "mirror"
+"""Kind of the records in which frames are sent."""
+
+MIRRORED: Final = "mirrored"
+"""Kind of the records by which they are acknowledged."""
+
+FEATURE: Final = f"mirror{VERSION}"
+"""What both nodes of a link have to name."""
+
 _VERSION: Final = Struct(">H")
 
 FIELDS: Final = ("log", "sequence", "check", RUNS, "whole", "sent", "changes", "acked", "gone", "cuts")
 """The fields of a frame."""
+
+
+class Acknowledged(NamedTuple):
+    """What a backup says of a log.
+
+    Attributes:
+        log: number of the log.
+        sequence: the last frame that it has taken in.
+        refused: slots of sessions for whose copies it has no room.
+        is_broken: whether it has no copies of this log any more, as they were not what they should have been.
+    """
+
+    log: int
+    sequence: int
+    refused: tuple[int, ...] = ()
+    is_broken: bool = False
+
+    def encode(self) -> bytes:
+        """Write it."""
+        return orjson.dumps(
+            {"log": self.log, "sequence": self.sequence, "refused": list(self.refused), "broken": self.is_broken}
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Acknowledged:
+        """Read it.
+
+        Raises:
+            InvalidExport: it is nothing of the kind.
+        """
+        try:
+            fields = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise InvalidExport(f"what was said of a log is not JSON: {error}") from None
+        match fields:
+            case {"log": int(log), "sequence": int(sequence), "refused": [*refused], "broken": bool(is_broken)}:
+                return cls(log, sequence, tuple([each for each in refused if type(each) is int]), is_broken)
+        raise InvalidExport("what was said of a log is of another form")
 
 
 class SessionCut(NamedTuple):

@@ -35,6 +35,7 @@ class MirrorLog(Generic[S]):
         epoch_of: tells by which claim a session is this node's.
         cut_of: tells which of the node's places are those of a session.
         wake: told when there is something to write, once until ``frame`` is called.
+        wake_later: told when there is something that can wait for what else there is to write, likewise.
         rate: sessions a second that are written whole.
 
     Attributes:
@@ -50,6 +51,7 @@ class MirrorLog(Generic[S]):
         epoch_of: Callable[[S], Epoch],
         cut_of: Callable[[S], SessionCut],
         wake: Callable[[], None],
+        wake_later: Callable[[], None],
         rate: float = WHOLE_RATE,
     ) -> None:
         self.number = number
@@ -58,12 +60,14 @@ class MirrorLog(Generic[S]):
         self._epoch_of = epoch_of
         self._cut_of = cut_of
         self._wake = wake
-        self._woken = False
+        self._wake_later = wake_later
+        self._woken = self._woken_later = False
         self._runs = RunNumbers()
         self._taps: dict[S, SessionTap[S]] = {}
         self._by_slot: dict[int, SessionTap[S]] = {}
         self._slots = 0
         self._dirty: list[SessionTap[S]] = []
+        self._acked: list[SessionTap[S]] = []
         self._line: deque[SessionTap[S]] = deque()
         self._lined: set[int] = set()
         self._gone: list[int] = []
@@ -96,7 +100,9 @@ class MirrorLog(Generic[S]):
                 return
             self.remove(session)
         self._slots += 1
-        tap = self._taps[session] = self._by_slot[self._slots] = SessionTap(session, self._slots, self._queue)
+        tap = self._taps[session] = self._by_slot[self._slots] = SessionTap(
+            session, self._slots, self._queue, self._queue_ack
+        )
         tap.start()
 
     def remove(self, session: S) -> None:
@@ -110,9 +116,13 @@ class MirrorLog(Generic[S]):
                 self._gone.append(tap.slot)
                 self._wake_once()
 
+    def sessions(self) -> list[S]:
+        """List those that are in it."""
+        return list(self._taps)
+
     def close(self) -> None:
         """Have nothing noted any more."""
-        for session in list(self._taps):
+        for session in self.sessions():
             self.remove(session)
 
     def refused(self, slot: int) -> None:
@@ -125,6 +135,12 @@ class MirrorLog(Generic[S]):
     def _queue(self, tap: SessionTap[S]) -> None:
         self._dirty.append(tap)
         self._wake_once()
+
+    def _queue_ack(self, tap: SessionTap[S]) -> None:
+        self._acked.append(tap)
+        if not self._woken_later:
+            self._woken_later = True
+            self._wake_later()
 
     def _wake_once(self) -> None:
         if not self._woken:
@@ -143,9 +159,10 @@ class MirrorLog(Generic[S]):
         Returns:
             The next frame; None if there is nothing to say.
         """
-        self._woken = False
+        self._woken = self._woken_later = False
         frame = FrameWriter(self.number, self.sequence + 1)
         dirty, self._dirty = self._dirty, []
+        acked, self._acked = self._acked, []
         cut_of, epoch_of, runs = self._cut_of, self._epoch_of, self._runs
         for tap in dirty:
             session = tap.session
@@ -157,6 +174,9 @@ class MirrorLog(Generic[S]):
                 tap.write_changes(frame, runs, cut_of, epoch_of)
         if self._line:
             self._write_whole(frame, now)
+        for tap in acked:
+            if self._by_slot.get(tap.slot) is tap:
+                tap.write_acked(frame)
         for slot in self._gone:
             frame.gone(slot)
         self._gone.clear()

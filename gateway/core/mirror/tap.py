@@ -37,6 +37,7 @@ class SessionTap(Generic[S]):
         session: which.
         slot: its number in the log.
         queue: told when there is something to write, once until it was written.
+        queue_ack: told when something was acknowledged, likewise; that can wait for what else there is to write.
 
     Attributes:
         session: as given.
@@ -52,6 +53,7 @@ class SessionTap(Generic[S]):
         "_acked",
         "_cut",
         "_queue",
+        "_queue_ack",
         "_rest",
         "_steps",
         "_touched",
@@ -67,11 +69,18 @@ class SessionTap(Generic[S]):
         "slot",
     )
 
-    def __init__(self, session: S, slot: int, queue: Callable[[SessionTap[S]], None]) -> None:
+    def __init__(
+        self,
+        session: S,
+        slot: int,
+        queue: Callable[[SessionTap[S]], None],
+        queue_ack: Callable[[SessionTap[S]], None],
+    ) -> None:
         self.session = session
         self.slot = slot
         self.machine: SessionMachine = session.machine
         self._queue = queue
+        self._queue_ack = queue_ack
         self._steps: list[_Step] = []
         self._touched = self._acked = self._waits = False
         self._works: list[Work] = []
@@ -132,9 +141,9 @@ class SessionTap(Generic[S]):
 
     def acknowledged(self) -> None:
         """See ``Recorder``."""
-        self._acked = True
-        if not self.is_queued:
-            self._enqueue()
+        if not self._acked:
+            self._acked = True
+            self._queue_ack(self)
 
     def rewrote(self) -> None:
         """See ``Recorder``."""
@@ -200,11 +209,15 @@ class SessionTap(Generic[S]):
             cut = cut_of(self.session) if self.is_moved else None
             written = self._written_steps(runs, frame) if has_steps else None
             self._write_rest(frame, written, cut, epoch_of(self.session))
-        if self._acked:
-            frame.acked(slot, machine.oldest - 1)
         self._waits = waits
         self._clear()
         self.is_queued = False
+
+    def write_acked(self, frame: FrameWriter) -> None:
+        """Write what was acknowledged."""
+        self._acked = False
+        if self.is_whole and not self.must_rewrite:
+            frame.acked(self.slot, self.machine.oldest - 1)
 
     def _write_rest(
         self, frame: FrameWriter, steps: list[JsonValue] | None, cut: SessionCut | None, epoch: Epoch
@@ -302,7 +315,7 @@ class SessionTap(Generic[S]):
 
     def _clear(self) -> None:
         self._steps = []
-        self._touched = self._acked = self.is_moved = False
+        self._touched = self.is_moved = False
 
 
 def _is_same(one: object, other: object) -> bool:

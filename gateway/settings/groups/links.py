@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from gateway.core.loopback import is_loopback
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import Problem
+from gateway.settings.kinds import Word
 from gateway.settings.places import File, Listen
 from gateway.settings.quantities import Seconds
 from gateway.settings.values import HostPort
@@ -66,6 +67,21 @@ class LinkSettings:
         reason="A hung node is noticed within a second or two, and a link costs some 100 bytes a second. Nodes never "
         "take over from each other because of it: leases decide.",
     )
+    backup: str = setting(
+        Word(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "auto, off, or the name of a node"),
+        "off",
+        "Which node keeps a copy of each session of this one, so that clients lose nothing if this node dies: auto for "
+        "one that the nodes agree on, in another failure_domain if there is one; or the name of a node. It needs link. "
+        "See [Keep a backup of a node](../how-to/keep-a-backup.md).",
+        reason="Copies cost processor time and memory of the backup; without them, clients are sent what they missed "
+        "from the streams of the grid.",
+    )
+    failure_domain: str = setting(
+        Word(r"[A-Za-z0-9_.-]{0,63}", "up to 63 letters, digits, dots, dashes and underscores"),
+        "",
+        "What this node fails together with, such as its rack, machine or zone. A backup is chosen in another one.",
+        reason="Only you can say what fails together. Nodes that say nothing count as apart from all others.",
+    )
 
 
 class _NodeWithLinks(Protocol):
@@ -75,6 +91,10 @@ class _NodeWithLinks(Protocol):
     def dev(self) -> bool: ...
     @property
     def link(self) -> HostPort | None: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def backup(self) -> str: ...
     @property
     def link_tls_certificate(self) -> Path | None: ...
     @property
@@ -96,7 +116,17 @@ def check_links(settings: _NodeWithLinks, place: Callable[[str], str]) -> Iterat
                     f"{name} is given without link",
                     f"give link, such as 0.0.0.0:8301, or leave {name} out",
                 )
+        if settings.backup != "off":
+            yield Problem(
+                place("backup"),
+                "backup is given without link",
+                "give link, such as 0.0.0.0:8301: copies go over links",
+            )
         return
+    if settings.backup == settings.node:
+        yield Problem(
+            place("backup"), "backup is this node itself", "give auto, or the name of another node: it has to survive"
+        )
     if settings.link_tls_certificate is not None and settings.link_tls_ca is None:
         yield Problem(
             place("link_tls_certificate"),

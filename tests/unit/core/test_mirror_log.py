@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.mirror.choosing import choose
 from gateway.core.mirror.copies import Copies
-from gateway.core.mirror.frames import SessionCut
+from gateway.core.mirror.frames import SessionCut, read_frame
 from gateway.core.mirror.log import WHOLE_AT_ONCE, MirrorLog
 from gateway.core.mirror.run_numbers import MOST_RUNS
 from gateway.core.session.handoff import GONE
@@ -41,6 +41,7 @@ class Pair:
             epoch_of=lambda _: Epoch(3),
             cut_of=lambda _: SessionCut(frozenset({7}), {}),
             wake=lambda: None,
+            wake_later=lambda: None,
             rate=rate,
         )
         self.copies = Copies(most_bytes)
@@ -62,7 +63,7 @@ class Pair:
 
     def tick(self, place: int = 1) -> int:
         frame = self.frame(place)
-        self.copies.apply(frame)
+        self.copies.apply(read_frame(frame))
         return len(frame)
 
 
@@ -206,11 +207,11 @@ def test_a_log_with_a_hole_or_another_one_is_refused() -> None:
     pair.session("t")
     second = pair.frame(2)
     with pytest.raises(InvalidExport, match="frame 2 of log 1 came after 0"):
-        pair.copies.apply(second)
+        pair.copies.apply(read_frame(second))
     other = Copies()
-    other.apply(first)
+    other.apply(read_frame(first))
     with pytest.raises(InvalidExport):
-        other.apply(first)
+        other.apply(read_frame(first))
 
 
 def test_copies_that_count_otherwise_are_noticed() -> None:
@@ -234,7 +235,7 @@ def test_a_damaged_frame_is_an_invalid_export_and_no_other_error(at: int) -> Non
     frame = bytearray(pair.frame(2))
     frame[at % len(frame)] ^= 0x15
     try:
-        pair.copies.apply(bytes(frame))
+        pair.copies.apply(read_frame(bytes(frame)))
     except InvalidExport:
         return
 

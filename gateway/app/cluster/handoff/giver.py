@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
@@ -26,12 +27,14 @@ class SessionGiver:
         context: of the node.
         links: to the other nodes.
         sessions: the sessions held here, and those that were.
+        holder: the copies of other nodes' sessions, which are given as those are.
     """
 
-    def __init__(self, context: Context, links: NodeLinks, sessions: Sessions) -> None:
+    def __init__(self, context: Context, links: NodeLinks, sessions: Sessions, holder: MirrorHolder) -> None:
         self._grid = context.grid
         self._links = links
         self._sessions = sessions
+        self._holder = holder
         sessions.former.wanted = True
         links.on_question(TAKE, self._asked)
         links.on_record(TAKEN, self._taken)
@@ -61,7 +64,7 @@ class SessionGiver:
             claimant: the node that asks.
         """
         former, held = self._sessions.former, self._sessions.get(take.session)
-        if held is None and take.session not in former:
+        if held is None and take.session not in former and take.session not in self._holder:
             return GONE
         if held is not None and (take.epoch <= held.epoch or not former.wants(held)):
             return GONE
@@ -71,7 +74,8 @@ class SessionGiver:
             return why_not
         if (held := self._sessions.get(take.session)) is not None:
             await self._freeze(held, take.epoch)
-        return former.give(claim)
+        # Of a session that was here, what it was here is newer than any copy.
+        return former.give(claim) if claim.session in former else self._holder.give(claim)
 
     async def _refusal(self, claim: Ownership) -> Given | None:
         """Tell what to answer whose claim the grid does not confirm; None if it does.
@@ -102,4 +106,6 @@ class SessionGiver:
             taken = Take.decode(record.body)
         except InvalidExport:
             return
-        self._sessions.former.taken(Ownership(taken.session, record.peer, taken.epoch))
+        by = Ownership(taken.session, record.peer, taken.epoch)
+        self._sessions.former.taken(by)
+        self._holder.taken(by)

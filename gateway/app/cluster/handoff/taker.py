@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 from typing import Final
 
+from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Cuts
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
+from gateway.catalogue import mirror_metrics as mirror_catalogue
+from gateway.catalogue.metric import Metric
 from gateway.core.session.export import restore
-from gateway.core.session.handoff import TAKE, TAKEN, Given, GiveStatus, Take, assume, is_outdated
+from gateway.core.session.handoff import GONE, TAKE, TAKEN, Given, GiveStatus, Take, assume, is_outdated
+from gateway.core.stream.machine import SessionMachine
+from gateway.core.stream.transitions import State
 from gateway.core.types import NodeRef, TokenGeneration
 from gateway.core.wire.errors import InvalidExport
-from gateway.ports import Ownership
+from gateway.core.wire.packets import Resume
+from gateway.ports import GridUnavailable, Ownership
 from gateway.ports.peers import Declined, NoLink, Silent
 
 TAKE_SECONDS: Final = 0.25
 """Seconds in which the former owners have to answer, all together: five times what one waits for requests that it has
 begun. Then the session fails over; its client, which waits for a welcome meanwhile, hardly notices."""
+
+BACKUPS_KNOWN: Final = 0.5
+"""Seconds for which it is remembered who the backup of a node is: its clients come together when it has died."""
+
+BACKUPS_REMEMBERED: Final = 1000
+"""Nodes of which that is remembered, at most."""
 
 SILENCE_SECONDS: Final = 1.0
 """Seconds since another node was heard, after which it is not asked: two heartbeats, so that it hangs or is cut off."""
@@ -34,19 +47,31 @@ class SessionTaker:
         context: of the node.
         links: to the other nodes; None if there are none.
         sessions: the sessions held here, and those that were.
+        holder: the copies that are held here of other nodes' sessions; None if there are no links.
     """
 
-    def __init__(self, context: Context, links: NodeLinks | None, sessions: Sessions) -> None:
+    def __init__(
+        self, context: Context, links: NodeLinks | None, sessions: Sessions, holder: MirrorHolder | None
+    ) -> None:
         self._me = context.me
         self._clock = context.clock
         self._metrics = context.metrics
         self._session_parameters = context.parameters.session
+        self._grid = context.grid
         self._links = links
         self._sessions = sessions
+        self._holder = holder
+        self._backups: dict[NodeRef, tuple[float, NodeRef | None]] = {}
+        """Who has copies of a node's sessions, and when the grid was asked."""
 
     def may_take(self, session: Session, former: Sequence[NodeRef]) -> bool:
         """Tell whether one of the former owners of a session can be asked for it."""
         return self._links is not None and any(self._is_reachable(each, session) for each in dict.fromkeys(former))
+
+    @property
+    def has_links(self) -> bool:
+        """Whether there may be other nodes to ask."""
+        return self._links is not None
 
     async def take(
         self, session: Session, former: Sequence[NodeRef], presented: TokenGeneration | None = None
@@ -65,13 +90,66 @@ class SessionTaker:
         for node in dict.fromkeys(former):
             if not self._is_reachable(node, session):
                 continue
-            given = await self._ask(node, session, until)
+            given = await self._ask(node, session, until, catalogue.HANDOFFS)
             if session.dropped:
                 return None
             if given is not None and self._assume(session, given, presented):
                 session.given_by = None if node == self._me else node
                 return Cuts(given.cuts, given.unfinished)
         return None
+
+    # --- Copies -------------------------------------------------------------------------------------------------------
+
+    async def find_copies(self, session: Session, former: Sequence[NodeRef]) -> list[NodeRef]:
+        """Find the nodes that may have a copy of a session: this one, or the backups of its former owners.
+
+        Args:
+            session: which.
+            former: the owners before, the last one first.
+        """
+        if self._holder is not None and session.id in self._holder:
+            return [self._me]
+        now = self._clock.monotonic()
+        nodes = list(dict.fromkeys(node for node in former if node != self._me))
+        unknown = [node for node in nodes if self._backups.get(node, (-inf, None))[0] < now - BACKUPS_KNOWN]
+        if unknown:
+            with suppress(GridUnavailable):
+                found = await self._grid.nodes.backups(*unknown)
+                if len(self._backups) > BACKUPS_REMEMBERED:
+                    self._backups.clear()
+                for node in unknown:
+                    backup = found.get(node)
+                    self._backups[node] = now, None if backup is None else backup.node
+        backups = [self._backups.get(node, (0.0, None))[1] for node in nodes]
+        return [node for node in dict.fromkeys(backups) if node is not None and node != self._me]
+
+    async def take_copy(
+        self, session: Session, backups: Sequence[NodeRef], packet: Resume, presented: TokenGeneration
+    ) -> Cuts | None:
+        """Have a session that was claimed go on with a copy of it, if that has all that its client knows of.
+
+        Args:
+            session: as for ``take``.
+            backups: the nodes that may have one.
+            packet: what its client has said of its packets.
+            presented: generation of the token that it has shown.
+
+        Returns:
+            As ``take``.
+        """
+        until = self._clock.monotonic() + TAKE_SECONDS
+        for node in backups:
+            given = await self._ask(node, session, until, mirror_catalogue.MIRROR_TAKES)
+            if session.dropped:
+                return None
+            if given is not None and self._assume(session, given, presented, packet):
+                session.given_by = None if node == self._me else node
+                if node == self._me and self._holder is not None:
+                    self._holder.taken(session.ownership)
+                return Cuts(given.cuts, given.unfinished)
+        return None
+
+    # --- Both ---------------------------------------------------------------------------------------------------------
 
     def confirm(self, session: Session) -> None:
         """Tell the node that gave a session that its client is served here: it need not be kept there any more."""
@@ -88,7 +166,7 @@ class SessionTaker:
         state = self._links.state(node)
         return state.up and state.silence < SILENCE_SECONDS
 
-    async def _ask(self, node: NodeRef, session: Session, until: float) -> Given | None:
+    async def _ask(self, node: NodeRef, session: Session, until: float, counter: Metric) -> Given | None:
         """Ask one node; counts why it has given nothing."""
         began = self._clock.monotonic()
         try:
@@ -106,27 +184,52 @@ class SessionTaker:
                 self._metrics.observe(catalogue.HANDOFF_SECONDS, self._clock.monotonic() - began)
                 return given
             result = given.status.value
-        self._metrics.add(catalogue.HANDOFFS, label=result)
+        self._metrics.add(counter, label=result)
         return None
 
     async def _asked(self, node: NodeRef, take: Take, within: float) -> Given:
-        if node == self._me:  # it has been elsewhere, and nobody there had a word with its client
-            return self._sessions.former.give(Ownership(take.session, node, take.epoch))
+        if node == self._me:
+            claim = Ownership(take.session, node, take.epoch)
+            if take.session in self._sessions.former:
+                # It has been elsewhere, and nobody there had a word with its client.
+                return self._sessions.former.give(claim)
+            return GONE if self._holder is None else self._holder.give(claim)
         if self._links is None or within <= 0:
             raise NoLink("there is no time left to ask")
         return Given.decode(await self._links.links.ask(node, TAKE, take.encode(), within=within))
 
-    def _assume(self, session: Session, given: Given, presented: TokenGeneration | None) -> bool:
-        """Have a session go on with what was given, detached; False if it cannot."""
+    def _assume(
+        self, session: Session, given: Given, presented: TokenGeneration | None, packet: Resume | None = None
+    ) -> bool:
+        """Have a session go on with what was given, detached; False if it cannot.
+
+        Args:
+            session: which.
+            given: what it is to go on with.
+            presented: see ``take``.
+            packet: what its client has said, for a copy: that may lack what its node did last.
+        """
         result = "given"
         try:
             restored = restore(given.session, self._clock.monotonic())
             if presented is not None and is_outdated(restored, presented):
                 result = "outdated"
+            elif packet is not None and not _has_all(restored.machine, packet, presented):
+                result = "behind"
             else:
                 assume(session, restored)
                 session.machine.adopt(self._session_parameters)
         except InvalidExport:
             result = "invalid"
-        self._metrics.add(catalogue.HANDOFFS, label=result)
+        self._metrics.add(catalogue.HANDOFFS if packet is None else mirror_catalogue.MIRROR_TAKES, label=result)
         return result == "given"
+
+
+def _has_all(machine: SessionMachine, packet: Resume, presented: TokenGeneration | None) -> bool:
+    """Tell whether a copy has all packets that its client says it has had, or cannot send again."""
+    if machine.state is not State.DETACHED:
+        return False
+    machine.resume()
+    has_all = machine.can_reattach(received=packet.received, oldest=packet.oldest, generation=presented)
+    machine.detach()
+    return has_all

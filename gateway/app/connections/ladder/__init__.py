@@ -29,6 +29,7 @@ from gateway.app.connections.arrivals import Arrivals
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.ladder.failover import Failover
 from gateway.app.connections.ladder.handoff import Handoff
+from gateway.app.connections.ladder.mirror import Mirror
 from gateway.app.connections.ladder.reattach import Reattach
 from gateway.app.connections.session_factory import KEPT, RecoveryOutcome, SessionFactory
 from gateway.app.context import Context
@@ -96,16 +97,19 @@ class RecoveryLadder:
         self._session_factory = session_factory
         arrivals = Arrivals(context, sessions=sessions, has_lost=has_lost)
         failover = Failover(context, sessions=sessions, requests=requests, arrivals=arrivals)
-        handoff = Handoff(
-            context,
-            sessions=sessions,
-            requests=requests,
-            authorisation=authorisation,
-            arrivals=arrivals,
-            taker=taker,
-            failover=failover,
+        handoff, mirror = (
+            rung(
+                context,
+                sessions=sessions,
+                requests=requests,
+                authorisation=authorisation,
+                arrivals=arrivals,
+                taker=taker,
+                failover=failover,
+            )
+            for rung in (Handoff, Mirror)
         )
-        self._rungs: tuple[Rung, ...] = (Reattach(context), handoff, failover)
+        self._rungs: tuple[Rung, ...] = (Reattach(context), handoff, mirror, failover)
 
     async def recover(self, claimed: ClaimedSession) -> Session:
         """Choose the rung, and recover a session on it.
@@ -117,8 +121,8 @@ class RecoveryLadder:
                           since, both resend buffers reach      sent again once, in order
         2     `handoff`   the node that served it last lives,   as rung 1; what was published    ``handed_over``
                           and answers over its link             meanwhile follows
-        3     to come     that node is dead, and its backup     as rung 1                        ``mirrored``
-                          has a copy of the session
+        3     `mirror`    that node is dead, and its backup     as rung 1; what was published    ``mirrored``
+                          has a copy of the session             meanwhile follows
         4     `failover`  always; reason ``gap`` if only the    numbering begins anew; requests  ``failed_over`` and
                           buffers do not reach, else            are asked again, publishes       the reason; what of
                           ``other_node``                        executed once; what was missed   it is ``replayed``

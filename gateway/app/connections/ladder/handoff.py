@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from gateway.app.admission.refusals import overtaken
 from gateway.app.cluster.handoff.taker import SessionTaker
@@ -38,7 +37,10 @@ class Handoff:
         failover: serves those of which something was lost there before.
     """
 
-    outcome: Final = Outcome.HANDED_OVER
+    @property
+    def outcome(self) -> Outcome:
+        """See ``Rung``."""
+        return Outcome.HANDED_OVER
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class Handoff:
 
     def applies(self, claimed: ClaimedSession) -> bool:
         """Tell whether a node that has served it before is within reach."""
-        return not claimed.is_uninterrupted and self._taker.may_take(claimed.session, _former(claimed))
+        return not claimed.is_uninterrupted and self._taker.may_take(claimed.session, former_owners(claimed))
 
     async def recover(self, claimed: ClaimedSession) -> RecoveryOutcome | None:
         """Ask the former owner, bring the session up to where this node is, and send again what was not received.
@@ -80,7 +82,7 @@ class Handoff:
         attempt, arrived, replay = claimed.attempt, session.machine, None
         try:
             # It keeps its place meanwhile: were thousands asked for together, most would be given too late.
-            cuts = await self._taker.take(session, _former(claimed), attempt.token.token_generation)
+            cuts = await self._take(claimed)
             attempt.leave()  # what is waited for now is little of the business of others
             if cuts is not None:
                 self._assume(claimed)
@@ -98,6 +100,10 @@ class Handoff:
             return await self._failover.recover(claimed._replace(was_held=True, is_uninterrupted=True))
         said = () if claimed.was_held else list(arrived.kept())
         return self._reattach(claimed, cuts, replay, said)
+
+    async def _take(self, claimed: ClaimedSession) -> Cuts | None:
+        """Have the session go on as a former owner gives it."""
+        return await self._taker.take(claimed.session, former_owners(claimed), claimed.attempt.token.token_generation)
 
     def _assume(self, claimed: ClaimedSession) -> None:
         """Have the session worked on here as it was given."""
@@ -135,7 +141,7 @@ class Handoff:
         self._replays.settle(replay)
         session.lane.take_up(session)
         return RecoveryOutcome(
-            Outcome.HANDED_OVER,
+            self.outcome,
             KEPT,
             resent,
             0,
@@ -147,5 +153,6 @@ class Handoff:
         )
 
 
-def _former(claimed: ClaimedSession) -> tuple[NodeRef, NodeRef]:
+def former_owners(claimed: ClaimedSession) -> tuple[NodeRef, NodeRef]:
+    """Tell who may have served a session before, the last one first."""
     return claimed.previous, claimed.before

@@ -102,6 +102,7 @@ class Feeds:
 
     Attributes:
         feeding: the sessions that have feeds; for whoever asks for every update, which must not cost a call.
+        changed: called with a session that has a feed more or less from now on; None for nobody.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Feeds:
         self._wait = wait
         self._failed = failed
         self.feeding: dict[Session, _Feeding] = {}
+        self.changed: Callable[[Session], None] | None = None
         self._line: OrderedDict[Session, None] = OrderedDict()
         """Sessions whose feeds can go on, in the order of their turns."""
         self._spent = 0.0
@@ -141,6 +143,8 @@ class Feeds:
             feeding = self.feeding[session] = _Feeding()
             self._parted.clear()
         feeding.feeds.append(feed)
+        if self.changed is not None:
+            self.changed(session)
         if len(feeding.feeds) == 1 and not feeding.packets:
             if self._spent < FEEDS_SECONDS:
                 self._serve(session)
@@ -162,6 +166,8 @@ class Feeds:
             self._line.pop(session, None)
             self._parted.clear()
             feeding.let_on()
+            if self.changed is not None:
+                self.changed(session)
 
     def owes(self, session: Session, partition: Partition, topic: TopicPath) -> bool:
         """Tell whether a feed of a session will bring the current value of a topic: an update is left to it."""
@@ -251,6 +257,8 @@ class Feeds:
         if feed.is_done:
             feeding.feeds.popleft()
             feeding.let_on()
+            if self.changed is not None:
+                self.changed(session)
         if portion:
             feeding.last = machine.last_numbered + machine.waiting
             feeding.packets = sum([run.count for run in portion])

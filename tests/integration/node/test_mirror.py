@@ -1,0 +1,281 @@
+"""Clients of a node that dies go on from the copies of its backup, and lose nothing (rung 3, seed 002)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from gateway.core.types import SessionId
+from gateway.ports import Backup
+from tests.support.linked_nodes import LinkedNodes
+from tests.support.nodes import TestNode, eventually
+from tests.support.raw_client import RawClient
+from tests.support.raw_sessions import held_by, last_id, publisher, resumed, subscribed, values
+
+pytestmark = pytest.mark.promise("P12")
+
+
+@pytest.fixture
+async def mirrored(linked: LinkedNodes) -> AsyncIterator[list[TestNode]]:
+    """n1, n2 and n3, of which n2 keeps copies of n1's sessions."""
+    async with linked.run("n1", "n2", "n3", backup="n2") as nodes:
+        yield nodes
+
+
+async def caught_up(node: TestNode, sessions: int = 1) -> None:
+    """Wait until the backup has taken in all that there is to know of so many sessions at least."""
+
+    def has_all() -> bool:
+        mirror = node.gateway.node.mirror
+        assert mirror is not None
+        log = mirror._log
+        return (
+            log is not None
+            and mirror.is_whole
+            and len(log) >= sessions
+            and not log.waiting
+            and not log._woken
+            and not log._woken_later
+            and log.acknowledged == log.sequence
+        )
+
+    await eventually(has_all)
+
+
+async def test_a_client_whose_node_died_goes_on_at_the_backup(mirrored: list[TestNode]) -> None:
+    """M2: the numbers go on; what was numbered and not received, what came since, and what comes live."""
+    n1, n2, n3 = mirrored
+    async with RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            await ask.publish("a/x", 1)
+            await raw.expect("update")
+            received = last_id(raw)
+            await ask.publish("a/x", 2)
+            await raw.expect("update")
+            await caught_up(n1)
+            await n1.gateway.close()
+        await ask.publish("a/y", 3)
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["numbering"], back["lost"]) == ("mirrored", "kept", 0)
+            assert (back["received"], back["node"]) == (1, "n2")
+            await ask.publish("a/x", 4)
+            assert await values(again, 3) == [
+                (received + 1, "a/x", 2, False),
+                (received + 2, "a/y", 3, False),
+                (received + 3, "a/x", 4, False),
+            ]
+            await again.send({"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5})
+            assert (await again.expect("reply"))["request"] == 2
+            assert n2.gateway.node.holder is not None
+            assert SessionId(welcome["session"]) not in n2.gateway.node.holder
+
+
+async def test_any_node_asks_the_backup(mirrored: list[TestNode]) -> None:
+    n1, n2, n3 = mirrored
+    async with RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            received = last_id(raw)
+            await ask.publish("a/x", 1)
+            await raw.expect("update")
+            await caught_up(n1)
+            await n1.gateway.close()
+        async with RawClient(n3.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+            assert await values(again, 1) == [(received + 1, "a/x", 1, False)]
+            await again.send({"type": "ack", "received": received + 1})
+            holder = n2.gateway.node.holder
+            assert holder is not None
+            copies = holder._nodes[n1.gateway.me].copies
+            await eventually(lambda: SessionId(welcome["session"]) not in copies)
+
+
+@pytest.mark.promise("P2")
+async def test_what_the_copy_lacks_is_declared(mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch) -> None:
+    """M3: the client has had what the backup has not; the session fails over as without a copy."""
+    n1, n2, n3 = mirrored
+    async with RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            await caught_up(n1)
+            assert n1.gateway.node.mirror is not None
+            monkeypatch.setattr(n1.gateway.node.mirror, "_write", lambda: None)
+            await ask.publish("a/x", 1)
+            await raw.expect("update")
+            received = last_id(raw)
+            await n1.gateway.close()
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["reason"], back["lost"]) == ("failed_over", "other_node", None)
+            assert (await values(again, 1))[0][1:] == ("a/x", 1, True)
+
+
+@pytest.mark.promise("P5")
+async def test_requests_under_way_are_gone_on_with_and_executed_once(
+    mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, n2, n3 = mirrored
+    async with RawClient(n3.url) as watcher:
+        await subscribed(watcher, "c")
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            session = held_by(n1, welcome)
+            execute = n1.gateway.node._context.grid.topics.publish
+
+            async def executed_and_never_answered(*what: Any) -> Any:
+                await execute(*what)
+                await eventually(lambda: False)
+
+            monkeypatch.setattr(n1.gateway.node._context.grid.topics, "publish", executed_and_never_answered)
+            await raw.send({"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5})
+            assert [value for _, _, value, _ in await values(watcher, 1)] == [5]
+            assert session.pending.started == 1
+            await caught_up(n1)
+            await n1.gateway.close()
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=last_id(raw), oldest=3)
+            assert (back["outcome"], back["received"]) == ("mirrored", 2)
+            reply = await again.expect("reply")
+            assert (reply["request"], reply.get("error")) == (2, None)
+            await again.send({"id": 3, "type": "publish", "request": 3, "topic": "c", "value": 6})
+            assert [value for _, _, value, _ in await values(watcher, 1)] == [6]
+
+
+async def test_an_absent_client_has_what_it_is_owed_from_the_copy(mirrored: list[TestNode]) -> None:
+    n1, n2, n3 = mirrored
+    async with RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            received = last_id(raw)
+            await caught_up(n1)
+        session = held_by(n1, welcome)
+        await eventually(lambda: not session.connected)
+        await ask.publish("a/x", 1, 2, 3)
+        await eventually(lambda: session.machine.unacknowledged >= 3)
+        await caught_up(n1)
+        await n1.gateway.close()
+        await ask.publish("a/x", 4)
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["resent"]) == ("mirrored", 3)
+            assert [value for _, _, value, _ in await values(again, 4)] == [1, 2, 3, 4]
+
+
+async def test_who_does_not_know_the_outcome_is_not_copied_and_fails_over(mirrored: list[TestNode]) -> None:
+    n1, n2, _ = mirrored
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**", supports=["handed_over", "replay"])
+        assert "backup" not in welcome
+        assert n1.gateway.node.mirror is not None
+        assert n1.gateway.node.mirror.counts() == (0, 0)
+        await n1.gateway.close()
+    async with RawClient(n2.url) as again:
+        back = await again.resume(welcome["token"], attempt=1, supports=["handed_over", "replay"])
+        assert back["outcome"] == "failed_over"
+
+
+async def test_the_welcome_and_the_grid_name_the_backup(mirrored: list[TestNode]) -> None:
+    n1, n2, n3 = mirrored
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw)
+        assert (welcome["backup"], welcome["mirror"]) == ("n2", "async")
+        nodes = n3.gateway.node._context.grid.nodes
+        told: list[Backup] = []
+
+        async def look() -> None:
+            told[:] = [*(await nodes.backups(n1.gateway.me)).values()]
+
+        while not told or told[0].whole < 1:
+            await look()
+            await eventually(lambda: True)
+        assert (told[0].node, told[0].whole, told[0].of) == (n2.gateway.me, 1, 1)
+
+
+@pytest.mark.promise("P3")
+async def test_a_session_that_leaves_its_node_leaves_its_backup(mirrored: list[TestNode]) -> None:
+    n1, n2, n3 = mirrored
+    async with RawClient(n1.url) as raw, RawClient(n3.url) as again:
+        welcome = await subscribed(raw, "a/**")
+        await caught_up(n1)
+        assert n2.gateway.node.holder is not None
+        assert SessionId(welcome["session"]) in n2.gateway.node.holder
+        back = await resumed(again, welcome["token"], received=last_id(raw), oldest=2)
+        assert (back["outcome"], back["backup"]) == ("handed_over", "n2")
+        await caught_up(n1, 0)
+        await caught_up(n3)
+        holder = n2.gateway.node.holder
+        assert len(holder) == 1
+        await again.send({"id": 2, "type": "bye"}, {"type": "bye"})
+        await eventually(lambda: not len(holder))
+
+
+async def test_without_a_backup_nothing_listens(two: tuple[TestNode, TestNode]) -> None:
+    """M5: what the hot paths ask is the same as ever, and the answer is that there is nobody."""
+    n1, _ = two
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**")
+        session = held_by(n1, welcome)
+        node = n1.gateway.node
+        assert node.mirror is None
+        assert node.sessions.observer is None
+        assert session.machine.numbering_listener is None
+        assert (type(session.machine.buffer).__name__, type(session.machine.outbox).__name__) == (
+            "ResendBuffer",
+            "Outbox",
+        )
+        assert type(session.pending).__name__ == "PendingRequests"
+        assert "backup" not in welcome
+
+
+async def test_a_backup_that_goes_is_replaced_by_another(linked: LinkedNodes) -> None:
+    async with linked.run("n1", "n2", "n3", backup="auto") as nodes:
+        n1 = nodes[0]
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            await caught_up(n1)
+            mirror = n1.gateway.node.mirror
+            assert mirror is not None
+            assert mirror.backup is not None
+            first = next(node for node in nodes if node.gateway.me == mirror.backup)
+            other = next(node for node in nodes[1:] if node is not first)
+            await first.gateway.close()
+            await eventually(lambda: mirror.backup == other.gateway.me)
+            await caught_up(n1)
+            received = last_id(raw)
+            await n1.gateway.close()
+            async with RawClient(other.url) as again:
+                back = await resumed(again, welcome["token"], received=received, oldest=2)
+                assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
+async def test_a_link_that_was_cut_has_the_backup_filled_anew(
+    linked: LinkedNodes, mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, n2, n3 = mirrored
+    async with RawClient(n1.url) as raw, RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        await caught_up(n1)
+        mirror = n1.gateway.node.mirror
+        assert mirror is not None
+        linked.network.cut(n1.gateway.me, n2.gateway.me)
+        await eventually(lambda: mirror.backup is None)
+        await ask.publish("a/x", 1)
+        await raw.expect("update")
+        linked.network.mend(n1.gateway.me, n2.gateway.me)
+        await eventually(lambda: mirror.backup == n2.gateway.me)
+        await caught_up(n1)
+        received = last_id(raw)
+        await n1.gateway.close()
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["lost"]) == ("mirrored", 0)
