@@ -206,6 +206,31 @@ async def test_a_wrong_token_is_told(pair: Pair, browser: Browser) -> None:
         await expect(watched.page.get_by_role("alert")).to_contain_text("not accepted")
 
 
+async def test_what_happened_before_the_page_was_opened_is_shown_once(
+    pair: Pair, browser: Browser, people: list[Session]
+) -> None:
+    await people[1].close()
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        lines = page.locator(".feed li").filter(has_text=people[1].id)
+        await expect(lines).to_have_count(2)
+        await expect(lines.first).to_contain_text("ended")
+        await expect(lines.last).to_contain_text("opened")
+        # What comes live afterwards is told once more among what happened lately, and is there once.
+        await people[0].close()
+        lines = page.locator(".feed li").filter(has_text=people[0].id)
+        await expect(lines).to_have_count(2)
+        topic = "$gateway/recent/" + people[0].node
+        async with connect(pair.n2.admin, principal="console", secret=pair.admins.tokens["viewer"]) as other:
+            async for update in await other.subscribe(topic):
+                if any(
+                    each["what"] == "ended" and each["session"] == people[0].id for each in update.value["happenings"]
+                ):
+                    break
+        await expect(lines).to_have_count(2)
+
+
 async def test_a_node_is_drained_and_undrained(pair: Pair, browser: Browser, people: list[Session]) -> None:
     async with page_of(browser) as watched:
         page = watched.page

@@ -6,7 +6,7 @@ It listens where every event of a session's life passes anyway: at the log. Noth
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import starmap
 from typing import Final, NamedTuple
 
@@ -23,6 +23,12 @@ COLUMNS: Final = 180
 
 RECENT: Final = 50
 """Happenings told per report; a storm has thousands a second, and nobody reads them one by one. The rest is counted."""
+
+KEPT: Final = 100
+"""Happenings remembered for those who begin to watch later: two screenfuls, in some 10 kB."""
+
+KEPT_SECONDS: Final = COLUMNS * INTERVAL
+"""How long happenings and counts are of interest, also to a later run of the node."""
 
 REFUSED: Final = Outcome.REFUSED.value
 """How resumes are counted that got no session."""
@@ -76,6 +82,7 @@ class Activity:
         wall: seconds since 1970.
 
     Attributes:
+        happened: happenings since the start, those included that were taken over.
         resumes: resumes since the start, by outcome; refusals together.
         opened: sessions opened since the start.
         ended: sessions ended since the start, by reason.
@@ -90,6 +97,8 @@ class Activity:
         self._happenings: deque[tuple[float, str, str, str | None, object]] = deque(maxlen=RECENT)
         """Made into ``Happening`` when they are told, as nearly none is in a storm."""
         self._happened = 0
+        self._kept: deque[tuple[float, str, str, str | None, object]] = deque(maxlen=KEPT)
+        self.happened = 0
         self.resumes: Counter[str] = Counter()
         self.opened = 0
         self.ended: Counter[str] = Counter()
@@ -119,7 +128,10 @@ class Activity:
         elif event is events.SLOW_CONSUMER_CLOSED:
             self.slow_closes += 1
         self._happened += 1
-        self._happenings.append((now, what, str(fields["session"]), detail, replayed))
+        happening = (now, what, str(fields["session"]), detail, replayed)
+        self._happenings.append(happening)
+        self._kept.append(happening)
+        self.happened += 1
 
     def _resumed(self, outcome: str, now: float) -> None:
         self.resumes[outcome] += 1
@@ -133,6 +145,31 @@ class Activity:
     def history(self) -> list[Column]:
         """List the intervals in which sessions were resumed, the oldest first; those without are left out."""
         return list(self._columns)
+
+    def recent(self) -> list[Happening]:
+        """List what happened lately, the oldest first, whether it was taken out or not."""
+        since = self._wall() - KEPT_SECONDS
+        return list(starmap(Happening, (each for each in self._kept if each[0] >= since)))
+
+    def restore(self, columns: Iterable[Column], happenings: Iterable[Happening]) -> None:
+        """Put what an earlier run of the node told before what this one has seen; what is too old is left out.
+
+        Args:
+            columns: its resumes by interval, the oldest first.
+            happenings: of its sessions, the oldest first.
+        """
+        since = self._wall() - KEPT_SECONDS
+        merged: dict[float, Counter[str]] = {}
+        for each in (*(each for each in columns if each.begins >= since), *self._columns):
+            merged.setdefault(each.begins, Counter()).update(each.counts)
+        self._columns = deque((Column(*each) for each in sorted(merged.items())), maxlen=COLUMNS)
+        if self._columns and self._columns[-1].begins == self._column.begins:
+            self._column = self._columns[-1]
+        earlier = [
+            (each.at, each.what, each.session, each.detail, each.replayed) for each in happenings if each.at >= since
+        ]
+        self._kept = deque((*earlier, *self._kept), maxlen=KEPT)
+        self.happened += len(earlier)
 
     def take(self) -> tuple[list[Happening], int]:
         """Take out what happened since this was asked last.

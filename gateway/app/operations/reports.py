@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -10,7 +12,7 @@ from typing import Final
 from gateway import __version__
 from gateway.app.context import Context
 from gateway.app.delivery.watchers import Watchers
-from gateway.app.operations.activity import INTERVAL, REFUSED, Activity
+from gateway.app.operations.activity import INTERVAL, REFUSED, Activity, Column, Happening
 from gateway.app.operations.system_publisher import SystemPublisher
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
@@ -29,6 +31,9 @@ WATCH_RENEWALS: Final = 3
 
 SLOWEST: Final = 20
 """Slow consumers told of, the worst first: a screenful. Their number is told, too."""
+
+RECENT_PERIOD: Final = 5.0
+"""Seconds between two lists of what happened lately: those who come later want them, and they are large."""
 
 RUNGS: Final = (*(each.value for each in RECOVERED), REFUSED)
 """Outcomes of resumes, in the order in which the columns of the history have them."""
@@ -74,6 +79,10 @@ class Reports:
         self._lag = 0.0
         self._told: dict[TopicPath, bytes] = {}
         """What was told last by the topics that are published only when they change."""
+        self._recent_told = 0
+        """How many happenings there had been when the recent ones were told last."""
+        self._recent_due = 0.0
+        self._restored = False
 
     @property
     def watch(self) -> float:
@@ -84,7 +93,8 @@ class Reports:
         """Report for ever, while somebody watches."""
         while True:
             await self._watchers.somebody()
-            self._activity.take()  # what is older is in the counts
+            self._activity.take()  # what is older is in the counts, and among the recent
+            self._recent_told, self._recent_due = -1, 0.0
             if self._watchers.here and not self._watchers.elsewhere:
                 # The other nodes hear of it with their next renewal, and not one renewal later.
                 with suppress(GridUnavailable, LeaseLost):  # whoever keeps the lease sees to that
@@ -92,6 +102,7 @@ class Reports:
             due = self._clock.monotonic()
             while self._watchers.here or self._watchers.elsewhere:
                 with suppress(GridUnavailable):  # nobody can be told then; the next report says what has changed
+                    await self._restore()
                     await self._publisher.publish(self._changes())
                 due = max(due + PERIOD, self._clock.monotonic())
                 await asyncio.sleep(due - self._clock.monotonic())
@@ -107,14 +118,42 @@ class Reports:
         await self._mark(expired, "expired")
 
     async def leave(self) -> None:
-        """Say that this node has left on purpose, if somebody watches."""
-        if self._watchers.here or self._watchers.elsewhere:
+        """Say that this node has left on purpose, if somebody watches, and leave its counts to its next run.
+
+        Ids of sessions are left only where somebody watches: nothing of one that has ended stays in the grid (P7).
+        """
+        watched = self._watchers.here or self._watchers.elsewhere
+        if watched:
             await self._mark(self._me, "left")
+        if not self._activity.resumes:
+            return
+        with suppress(GridUnavailable):
+            await self._restore()
+            changes = [(_topic("recoveries", self._me), json_text(self._recoveries()))]
+            if watched:
+                changes.append((_topic("recent", self._me), json_text(self._recent())))
+            await self._publisher.publish(changes)
 
     async def _mark(self, node: NodeRef, state: str) -> None:
         value = {"node": node.node, "incarnation": node.incarnation, "state": state, "at": self._clock.wall()}
         with suppress(GridUnavailable):
             await self._publisher.publish([(_topic("nodes", node), json_text(value))])
+
+    async def _restore(self) -> None:
+        """Go on with what an earlier run of this node told, once, before this one takes its place.
+
+        Raises:
+            GridUnavailable: it cannot be read now.
+        """
+        if self._restored:
+            return
+        topics = [_topic("recoveries", self._me), _topic("recent", self._me)]
+        recoveries, recent = await self._grid.topics.read(topics)
+        self._restored = True
+        self._activity.restore(
+            [] if recoveries is None else read_columns(recoveries.value),
+            [] if recent is None else read_happenings(recent.value),
+        )
 
     # --- What is told -------------------------------------------------------------------------------------------------
 
@@ -125,6 +164,10 @@ class Reports:
             if self._told.get(topic) != text:
                 self._told[topic] = text
                 changes.append((topic, text))
+        if self._activity.happened != self._recent_told and self._clock.monotonic() >= self._recent_due:
+            self._recent_told = self._activity.happened
+            self._recent_due = self._clock.monotonic() + RECENT_PERIOD
+            changes.append((_topic("recent", me), json_text(self._recent())))
         happenings, more = self._activity.take()
         if happenings:
             value = {"node": me.node, "happenings": [each._asdict() for each in happenings], "more": more}
@@ -158,10 +201,37 @@ class Reports:
         columns = [[each.begins, *(each.counts[rung] for rung in RUNGS)] for each in self._activity.history()]
         return {"node": self._me.node, "interval": INTERVAL, "rungs": RUNGS, "columns": columns}
 
+    def _recent(self) -> dict[str, object]:
+        return {"node": self._me.node, "happenings": [each._asdict() for each in self._activity.recent()]}
+
     def _slow(self) -> dict[str, object]:
         blocked = self._sessions.flusher.blocked_sessions()
         worst = sorted(blocked, key=lambda each: each.machine.waiting_bytes, reverse=True)[:SLOWEST]
         return {"node": self._me.node, "count": len(blocked), "sessions": list(map(_slow_session, worst))}
+
+
+def read_columns(text: bytes) -> list[Column]:
+    """Read the resumes that an earlier run told of; nothing, if one of another version told them in another way."""
+    try:
+        value = json.loads(text)
+        rungs = [str(each) for each in value["rungs"]]
+        return [
+            Column(float(begins), Counter(dict(zip(rungs, map(int, counts), strict=True))))
+            for begins, *counts in value["columns"]
+        ]
+    except (ValueError, TypeError, KeyError):
+        return []
+
+
+def read_happenings(text: bytes) -> list[Happening]:
+    """Read the happenings that an earlier run told of, likewise."""
+    try:
+        return [
+            Happening(float(each["at"]), each["what"], each["session"], each["detail"], each["replayed"])
+            for each in json.loads(text)["happenings"]
+        ]
+    except (ValueError, TypeError, KeyError):
+        return []
 
 
 def _slow_session(session: Session) -> dict[str, object]:

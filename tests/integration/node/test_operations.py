@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import LeaseTable
 from tests.integration.admin.support import Pair, running_pair
-from tests.support.nodes import SHORT_LEASE, eventually
+from tests.support.nodes import SHORT_LEASE, eventually, running_node
 
 pytestmark = pytest.mark.promise("P11")
 
@@ -148,3 +148,48 @@ async def test_who_selects_everything_is_not_told(pair: Pair) -> None:
         await alice.publish("prices/ACME", 1)
         await eventually(lambda: "prices/ACME" in watch.values)
         assert set(watch.values) == {"prices/ACME"}
+
+
+async def test_what_happened_before_is_told_to_whoever_begins_to_watch(pair: Pair) -> None:
+    async with connect(pair.n2.url, principal="alice") as alice:
+        assert not watched(pair.n2.gateway.node)
+    async with watching(pair) as watch:
+        await eventually(lambda: "$gateway/recent/n2" in watch.values)
+        recent = watch.values["$gateway/recent/n2"]["happenings"]
+        assert [(each["what"], each["session"]) for each in recent] == [("opened", alice.id), ("ended", alice.id)]
+        assert "$gateway/activity/n2" not in watch.values, "it is no news"
+
+
+@pytest.mark.parametrize("watches", [True, False], ids=["watched", "unwatched"])
+async def test_a_run_goes_on_with_what_the_one_before_has_counted(pair: Pair, watches: bool) -> None:
+    """Also if nobody watched when that one stopped, as long as it stopped as planned; no ids are left then (P7)."""
+    settings: dict[str, Any] = {**QUICK, "memory": pair.memory, "admin_tokens_file": pair.admins.file}
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(running_node("n3", **settings))
+        alice = await stack.enter_async_context(connect([pair.n2.url, first.url, pair.n1.url], principal="alice"))
+        assert alice.node == "n2"
+        if watches:
+            before = await stack.enter_async_context(watching(pair))
+            await eventually(lambda: "$gateway/nodes/n3" in before.values)
+        await pair.n2.gateway.close()
+        await eventually(lambda: alice.node == "n3")
+        await first.gateway.drain()
+        await first.gateway.close()
+        await eventually(lambda: alice.node == "n1")
+    async with running_node("n3", **settings) as second, watching(pair) as watch:
+        told = ("$gateway/recoveries/n3", "$gateway/recent/n3")
+        # What is retained comes first, and then what the new run tells.
+        states: list[dict[str, Any]] = []
+
+        def new_run_tells() -> bool:
+            states[:] = [watch.values.get("$gateway/nodes/n3", {})]
+            return states[0].get("incarnation") == second.gateway.me.incarnation and watch.updates.get(told[0], 0) > 1
+
+        await eventually(new_run_tells)
+        await eventually(lambda: told[1] in watch.values)
+        [state] = states
+        [[_, *counts]] = watch.values[told[0]]["columns"]
+        assert dict(zip(watch.values[told[0]]["rungs"], counts, strict=True))["failed_over"] == 1
+        happened = [(each["what"], each["session"]) for each in watch.values[told[1]]["happenings"]]
+        assert (("resumed", alice.id) in happened) == watches
+        assert state["resumes"]["failed_over"] == 0, "since its start"

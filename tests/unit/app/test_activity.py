@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gateway.adapters.memory import MemoryEventLog
-from gateway.app.operations.activity import COLUMNS, INTERVAL, RECENT, Activity
+from gateway.app.operations.activity import COLUMNS, INTERVAL, KEPT, KEPT_SECONDS, RECENT, Activity
+from gateway.app.operations.reports import read_columns, read_happenings
 from gateway.catalogue import log_events as events
 
 
@@ -80,3 +83,48 @@ def test_columns_are_of_whole_intervals_and_bounded() -> None:
     assert len(history) == COLUMNS
     assert [each.begins % INTERVAL for each in history] == [0.0] * COLUMNS
     assert all(each.counts == {"reattached": 2} for each in history)
+
+
+def test_what_happened_lately_is_remembered_for_who_comes_later() -> None:
+    clock = Clock()
+    activity = Activity(MemoryEventLog(), wall=clock)
+    resumed(activity, "old")
+    clock.now += KEPT_SECONDS
+    for number in range(KEPT + 5):
+        resumed(activity, str(number))
+    activity.take()
+    recent = activity.recent()
+    assert [each.session for each in recent] == [str(number) for number in range(5, KEPT + 5)]
+    clock.now += KEPT_SECONDS + 1
+    assert activity.recent() == []
+
+
+def test_a_run_goes_on_with_what_the_one_before_told() -> None:
+    clock = Clock()
+    before = Activity(MemoryEventLog(), wall=clock)
+    resumed(before, "too-old")
+    clock.now += KEPT_SECONDS
+    clock.now += INTERVAL
+    resumed(before, "a", "failed_over")
+    clock.now += INTERVAL
+    resumed(before, "b")
+    after = Activity(MemoryEventLog(), wall=clock)
+    resumed(after, "c", "failed_over")
+
+    after.restore(before.history(), before.recent())
+
+    assert [each.session for each in after.recent()] == ["a", "b", "c"]
+    assert [each.counts for each in after.history()] == [{"failed_over": 1}, {"reattached": 1, "failed_over": 1}]
+    resumed(after, "d", "failed_over")
+    assert after.history()[-1].counts == {"reattached": 1, "failed_over": 2}, "the same interval goes on"
+    assert after.resumes == {"failed_over": 2}, "what is counted since the start is this run's"
+    assert after.take()[1] == 0, "what was told by the one before is not told as news"
+    assert after.happened == 4
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{}", b'{"rungs": 1, "columns": [[1]]}', b'{"happenings": [{"at": 1}]}', b"7"]
+)
+def test_what_a_run_of_another_version_told_in_another_way_is_left_alone(text: bytes) -> None:
+    assert read_columns(text) == []
+    assert read_happenings(text) == []

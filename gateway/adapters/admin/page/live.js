@@ -12,6 +12,9 @@ const SILENT_AFTER = 4;
 /** Happenings kept for the feed. */
 const KEPT = 300;
 
+/** Seconds after which what a node tells of earlier is no news to anybody: the nodes' own bound. */
+const RECENT = 900;
+
 /**
  * @typedef {object} NodeState - See `gateway/app/operations/reports.py`; a node that is gone has only the first three.
  * @property {string} node
@@ -89,6 +92,7 @@ export class Live extends EventTarget {
       session.subscribe("$gateway/recoveries/*", { listener: ({ value }) => value && this.recoveries.set(value.node, value) }),
       session.subscribe("$gateway/slow/*", { listener: ({ value }) => value && this.slow.set(value.node, value) }),
       session.subscribe("$gateway/activity/*", { listener: (update) => this.#activity(update) }),
+      session.subscribe("$gateway/recent/*", { listener: ({ value }) => value && this.#recent(value) }),
     ]);
     this.#timer = setInterval(() => this.#tell("change"), 1000);
     this.#tell("connection");
@@ -117,9 +121,34 @@ export class Live extends EventTarget {
     if (snapshot || removed) return;
     /** @type {Happening[]} */
     const news = value.happenings.map((/** @type {any} */ each) => ({ ...each, node: value.node }));
-    this.happenings.unshift(...[...news].reverse());
-    this.happenings.length = Math.min(this.happenings.length, KEPT);
-    this.dispatchEvent(new CustomEvent("happenings", { detail: { news, more: value.more } }));
+    const added = this.#add(news);
+    this.dispatchEvent(new CustomEvent("happenings", { detail: { news: added, more: value.more } }));
+  }
+
+  /**
+   * Put in what this page has missed: from before it was opened, or while it had no connection.
+   *
+   * @param {{node: string, happenings: any[]}} value
+   */
+  #recent({ node, happenings }) {
+    const since = Date.now() / 1000 - RECENT;
+    const missed = this.#add(happenings.filter(({ at }) => at >= since).map((each) => ({ ...each, node })));
+    if (missed.length > 0) this.dispatchEvent(new CustomEvent("happenings", { detail: { news: [], more: 0 } }));
+  }
+
+  /**
+   * Add happenings that are not there yet, each in its place: the newest first.
+   *
+   * @param {Happening[]} several
+   * @returns {Happening[]} Those that were added.
+   */
+  #add(several) {
+    const known = new Set(this.happenings.map(keyOf));
+    const added = several.filter((each) => !known.has(keyOf(each)));
+    if (added.length === 0) return added;
+    // Sorting is stable: what happened at the same time stays in the order in which a node tells it.
+    this.happenings = [...[...added].reverse(), ...this.happenings].sort((one, other) => other.at - one.at).slice(0, KEPT);
+    return added;
   }
 
   /** @param {string} what */
@@ -184,6 +213,11 @@ export class Live extends EventTarget {
     }
     return sums;
   }
+}
+
+/** @param {Happening} happening */
+function keyOf({ at, what, session, node, detail }) {
+  return `${at} ${node} ${what} ${session} ${detail}`;
 }
 
 /** Seconds of the page's clock. */

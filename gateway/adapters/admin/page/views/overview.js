@@ -53,7 +53,7 @@ export class Overview {
   #slow = el("tbody");
   #slowBox;
   #feed = el("ol", { class: "feed" });
-  #empty = el("p", { class: "quiet" }, "No events since this page was opened.");
+  #empty = el("p", { class: "quiet" }, "No events within the last quarter of an hour.");
   #stop = new AbortController();
 
   /**
