@@ -7,7 +7,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from gateway.app.administration import ClusterNodes, ClusterRevocations, ClusterSessions, ClusterTopics
+from gateway.app.administration import (
+    ClusterDestinations,
+    ClusterNodes,
+    ClusterRevocations,
+    ClusterSessions,
+    ClusterTopics,
+)
 from gateway.app.admission.connection_limiter import ConnectionLimiter
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.limits import Limits
@@ -275,6 +281,7 @@ class Node:
             ),
             sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
             topics=ClusterTopics(context, self._store, self.sessions),
+            destinations=ClusterDestinations(self.destinations),
             revocations=ClusterRevocations(self.revocations),
         )
         self._watch_gauges()

@@ -149,6 +149,7 @@ class Gateway:
             tls=self._tls,
             admin_tokens=self._admin_tokens,
             policy=settings.policy,
+            destinations=settings.destinations,
             log=self.log,
         )
         self._clients = WebSocketServer(
@@ -233,6 +234,7 @@ class Gateway:
             with bound("link", self._settings):
                 await self._links.start()
         await self.node.start()
+        self._reloading.apply_destinations()
         with bound("listen", self._settings):
             await self._clients.start()
         with bound("admin", self._settings):

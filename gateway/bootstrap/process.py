@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.adapters.admin import TokensFileError
+from gateway.adapters.destination_file import DestinationFileError
 from gateway.adapters.logging import capture_standard_library
 from gateway.adapters.policy import PolicyFileError
 from gateway.adapters.service_manager import Systemd
@@ -68,6 +69,7 @@ async def _serve(settings: Settings) -> int:
     except (
         ConfigurationError,
         PolicyFileError,
+        DestinationFileError,
         TokensFileError,
         CertificateError,
         TracingUnavailable,

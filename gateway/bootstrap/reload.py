@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
 
 from gateway.adapters.admin import AdminTokens, TokensFileError
+from gateway.adapters.destination_file import DestinationFileError, read_destinations
 from gateway.adapters.policy import PolicyFileError, read_policy
 from gateway.adapters.tls import TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.app.node import Node
 from gateway.authenticators import Authentication
 from gateway.catalogue import log_events as events
-from gateway.ports import EventLog
+from gateway.ports import EventLog, TooManyDestinations
 
 
 class FileReloader:
@@ -25,7 +27,11 @@ class FileReloader:
         tls: certificates of all ports.
         admin_tokens: of administrators, if there are any.
         policy: the file that says who may do what, if there is one.
+        destinations: the file that says what paths are, if there is one.
         log: told what was read, and what was not.
+
+    Raises:
+        DestinationFileError: the file of destinations cannot be used, so that the node had better not start.
     """
 
     def __init__(
@@ -37,6 +43,7 @@ class FileReloader:
         tls: TlsPorts,
         admin_tokens: AdminTokens | None,
         policy: Path | None,
+        destinations: Path | None,
         log: EventLog,
     ) -> None:
         self._node = node
@@ -45,12 +52,16 @@ class FileReloader:
         self._tls = tls
         self._admin_tokens = admin_tokens
         self._policy = policy
+        if destinations is not None:
+            read_destinations(destinations)
+        self._destinations = destinations
         self._log = log
         self._policy_reader = asyncio.Lock()
+        self._destination_reader = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
 
     def reload(self) -> None:
-        """Read everything again; the policy follows a moment later."""
+        """Read everything again; policy and destinations follow a moment later."""
         self._tls.reload()
         self._keys.reload()
         self._authentication.reload()
@@ -60,9 +71,13 @@ class FileReloader:
         if self._policy is None:
             self.tell_undefined_roles()
         else:
-            task = asyncio.create_task(self._reload_policy(self._policy), name="reload-policy")
-            self._reloads.add(task)
-            task.add_done_callback(self._reloads.discard)
+            self._begin(self._reload_policy(self._policy), "reload-policy")
+        self.apply_destinations()
+
+    def apply_destinations(self) -> None:
+        """Read the file of destinations, if there is one, and have the grid hold what it says as soon as it can."""
+        if self._destinations is not None:
+            self._begin(self._apply_destinations(self._destinations), "apply-destinations")
 
     def tell_undefined_roles(self) -> None:
         """Warn of administrators' roles that the policy in force does not define, and that are not built in."""
@@ -75,6 +90,11 @@ class FileReloader:
         """Give up what is being read."""
         for reload in self._reloads:
             reload.cancel()
+
+    def _begin(self, reading: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(reading, name=name)
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
 
     def _reload_admin_tokens(self, tokens: AdminTokens) -> None:
         try:
@@ -96,3 +116,19 @@ class FileReloader:
                 # It says what administrators may do, too.
                 self._node.enforcement.review()
             self.tell_undefined_roles()
+
+    async def _apply_destinations(self, file: Path) -> None:
+        """Read the destinations, in a thread as the policy."""
+        async with self._destination_reader:  # the file that is read last is the one that is applied at the end
+            try:
+                said = await asyncio.to_thread(read_destinations, file)
+                applied = await self._node.destinations.apply_file(said)
+            except (DestinationFileError, TooManyDestinations) as error:
+                self._log.emit(events.DESTINATIONS_KEPT, error=str(error))
+            else:
+                self._log.emit(
+                    events.DESTINATIONS_APPLIED,
+                    destinations=len(said),
+                    written=applied.written,
+                    removed=applied.removed,
+                )

@@ -225,6 +225,19 @@ DESTINATIONS_CHANGED = LogEvent(
     "first 20 changes, and counts all.",
     ("origin", "described", "removed", "changes"),
 )
+DESTINATIONS_APPLIED = LogEvent(
+    "destinations_applied",
+    Level.INFO,
+    "The file of destinations was read, at the start or again (SIGHUP), and the grid holds what it says. The fields "
+    "count what it says, and what that changed.",
+    ("destinations", "written", "removed"),
+)
+DESTINATIONS_KEPT = LogEvent(
+    "destinations_kept",
+    Level.ERROR,
+    "The file of destinations could not be used; what the grid holds stays. Correct the file, then send SIGHUP.",
+    ("error",),
+)
 DESTINATIONS_READ = LogEvent(
     "destinations_read",
     Level.INFO,

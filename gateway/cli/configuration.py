@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gateway.adapters.destination_file import DestinationFileError, read_destinations
 from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.tokens import key_id
@@ -28,6 +30,7 @@ from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Probl
 
 if TYPE_CHECKING:
     from gateway.adapters.admin import AdminTokens
+    from gateway.core.destinations.destination import Destination
     from gateway.core.policy.permissions import Policy
 
 
@@ -42,6 +45,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     loaded = load_from_options(file, given)
     authentication = _check_authentication(loaded)
     policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
+    destinations = None if loaded.settings.destinations is None else _destinations_of(loaded.settings.destinations)
     administrators = _check_administrators(loaded)
     undefined = _undefined_roles(administrators, policy)
     links = _check_links(loaded)
@@ -53,6 +57,9 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
         click.echo(line)
     if policy is not None:
         click.echo(f"policy: {len(policy.roles)} roles, {len(policy.principals)} principals")
+    if destinations is not None:
+        kinds = Counter(each.kind.value for each in destinations)
+        click.echo(f"destinations: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items())) or 'none'}")
     if administrators is not None:
         click.echo(f"administrators: {len(administrators)}")
     if links is not None:
@@ -88,6 +95,18 @@ def _check_administrators(loaded: Loaded) -> AdminTokens | None:
     except TokensFileError as error:
         complaint, _, remedy = str(error).rpartition("; ")
         raise ConfigurationError([Problem(loaded.places["admin_tokens_file"], complaint, remedy)]) from None
+
+
+def _destinations_of(file: Path) -> Sequence[Destination]:
+    """Read what a file says of paths.
+
+    Raises:
+        ConfigurationError: with everything that is wrong.
+    """
+    try:
+        return read_destinations(file)
+    except DestinationFileError as error:
+        raise ConfigurationError(error.problems) from None
 
 
 def _undefined_roles(administrators: AdminTokens | None, policy: Policy | None) -> Iterator[str]:

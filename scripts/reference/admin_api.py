@@ -169,5 +169,9 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 
 def _link(name: str) -> str:
-    enumerated = {"NodeState": "string", "RevocationKind": "`credential`, `principal` or `session`"}
+    enumerated = {
+        "NodeState": "string",
+        "Origin": "`administrator` or `file`",
+        "RevocationKind": "`credential`, `principal` or `session`",
+    }
     return enumerated.get(name) or f"[{name}](#{name.lower()})"

@@ -25,6 +25,7 @@ import pytest
 from pydantic import BaseModel
 
 import gateway.client
+from gateway.adapters.destination_file import read_destinations
 from gateway.adapters.policy import read_policy
 from gateway.catalogue import log_events, metrics
 from gateway.cli.program import program as gateway_program
@@ -224,6 +225,10 @@ def test_toml_has_settings_that_exist(block: Block, tmp_path: Path) -> None:
         file = tmp_path / "policy.toml"
         file.write_text(block.text, "utf-8")
         read_policy(file)
+    elif "destination" in values:
+        file = tmp_path / "destinations.toml"
+        file.write_text(block.text, "utf-8")
+        read_destinations(file)
     elif "lake" in values:
         file = tmp_path / "pipeline.toml"
         file.write_text(block.text, "utf-8")

@@ -156,6 +156,8 @@ class Action(StrEnum):
     SESSIONS_NOTIFY = "sessions:notify"
     TOPICS_READ = "topics:read"
     TOPICS_WRITE = "topics:write"
+    DESTINATIONS_READ = "destinations:read"
+    DESTINATIONS_DECLARE = "destinations:declare"
     REVOCATIONS_READ = "revocations:read"
     REVOCATIONS_WRITE = "revocations:write"
     CONFIGURATION_READ = "configuration:read"
@@ -178,7 +180,7 @@ ROLES: Final[dict[str, frozenset[str]]] = {
     },
     "administrator": frozenset({EVERYTHING}),
 }
-"""The built-in roles: who looks, who is on call, and who may also write topics."""
+"""The built-in roles: who looks, who is on call, and who may also write topics and say what they are."""
 
 GrantedTo: TypeAlias = Callable[[frozenset[str]], frozenset[str]]
 """Tells which actions some roles are granted; names of actions, or patterns of them."""

@@ -38,6 +38,7 @@ _UNKNOWN: Final = {
     "node": Kind.NODE_UNKNOWN,
     "session": Kind.SESSION_UNKNOWN,
     "topic": Kind.TOPIC_UNKNOWN,
+    "destination": Kind.DESTINATION_UNKNOWN,
     "revocation": Kind.REVOCATION_UNKNOWN,
 }
 

@@ -5,11 +5,13 @@ Their docstrings and descriptions are read by users of the API.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
+from gateway.core.destinations.destination import Origin
+from gateway.core.destinations.limits import LEAST_BYTES, LONGEST_AGE
 from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, RevocationKind
 from gateway.ports.administration import NodeState
 
@@ -344,6 +346,65 @@ class PageQuery(Given):
 
     limit: Limit = DEFAULT_ITEMS
     cursor: Cursor | None = None
+
+
+# --- Destinations -----------------------------------------------------------------------------------------------------
+
+
+class Destination(Told):
+    """What somebody says of paths."""
+
+    selector: str = Field(description="Which paths.")
+    kind: str = Field(
+        description="What they are. `value`: topics of which the newest value is kept. `history`: topics whose events "
+        "are kept, too."
+    )
+    limits: dict[str, JsonValue] = Field(description="Of a history; seconds and bytes as numbers.")
+    origin: Origin = Field(description="Who says so: an administrator, or the file that nodes read.")
+    made: float = Field(description="When, in seconds since 1970.")
+    in_force: bool = Field(
+        description="Whether it counts for its selector. What an administrator says replaces what the file says."
+    )
+
+
+class DestinationPage(Told):
+    """Some destinations."""
+
+    items: list[Destination]
+    cursor: str | None = Field(description="Where the next page begins; null if this was the last.")
+
+
+class DestinationPath(Given):
+    """Which paths."""
+
+    selector: str = Field(
+        min_length=1,
+        max_length=1024,
+        description="Selector or path as one segment: each `/` in it is written `%2F`.",
+        examples=["log/**"],
+    )
+
+
+class DestinationLimits(Given):
+    """Limits of a history; what is left out is as by default."""
+
+    count: int | None = Field(default=None, ge=1, le=1_000_000, description="Most events kept of one topic.")
+    age: float | None = Field(
+        default=None, ge=1, le=LONGEST_AGE, description="Longest time that an event is kept, in seconds."
+    )
+    bytes: int | None = Field(
+        default=None,
+        ge=LEAST_BYTES,
+        le=1024**3,
+        description="Most bytes of the kept events of one topic; the newest is kept whatever its size.",
+    )
+
+
+class DestinationWrite(Given):
+    """What the paths shall be."""
+
+    kind: Literal["value", "history"] = Field(description="What they are.")
+    limits: DestinationLimits = Field(default_factory=DestinationLimits)
 
 
 # --- Revocations ------------------------------------------------------------------------------------------------------

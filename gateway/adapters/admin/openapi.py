@@ -39,6 +39,7 @@ _TAGS: Final = {
     "Nodes": "The nodes of the cluster.",
     "Sessions": "Sessions, wherever they are.",
     "Topics": "Topics and their values.",
+    "Destinations": "What paths are.",
     "Revocations": "Blocked sessions, principals and credentials.",
     "Configuration": "What a node runs with.",
     "Access": "Who asks.",

@@ -31,9 +31,6 @@ class Destinations:
 
     Args:
         context: of the node.
-
-    Attributes:
-        loaded: whether the grid has been read: until then nobody can tell what a path is.
     """
 
     def __init__(self, context: Context) -> None:
@@ -44,7 +41,7 @@ class Destinations:
         self._log = context.log
         self._table: DestinationTable = context.destinations
         self._heard = asyncio.Event()
-        self.loaded = False
+        self._loaded = asyncio.Event()
         for kind in Kind:
             context.metrics.watch(catalogue.DESTINATIONS, partial(self._count, kind), label=kind.value)
 
@@ -52,6 +49,11 @@ class Destinations:
     def table(self) -> DestinationTable:
         """All destinations, to be read only."""
         return self._table
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the grid has been read: until then nobody can tell what a path is."""
+        return self._loaded.is_set()
 
     # --- Changing -----------------------------------------------------------------------------------------------------
 
@@ -114,6 +116,7 @@ class Destinations:
         return applied
 
     async def _apply(self, said: Sequence[Destination]) -> tuple[Sequence[Destination], Applied]:
+        await self._loaded.wait()
         while True:
             before = self._table.of(Origin.FILE)
             try:
@@ -150,7 +153,7 @@ class Destinations:
             self._background.once(self._restore(missing), "restore-destinations")
         if not self.loaded or news.lost_writes:
             self._log.emit(events.DESTINATIONS_READ, destinations=len(self._table), lost_writes=news.lost_writes)
-        self.loaded = True
+        self._loaded.set()
 
     async def _restore(self, missing: Sequence[Destination]) -> None:
         """Put back what the grid has lost, unless it was taken back meanwhile."""

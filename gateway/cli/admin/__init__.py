@@ -24,6 +24,11 @@ _COMMANDS: Final = {
         _LISTS, "configuration", "Show the configuration of the node at --url; secrets are masked."
     ),
     "access": LazyCommand(_LISTS, "access", "Show the owner of the token, and what it permits at this moment."),
+    "destination": LazyCommand(
+        "gateway.cli.admin.destinations",
+        "destination",
+        "See and say what paths are: plain values, or topics whose history is kept.",
+    ),
     "drain": LazyCommand(_CHANGES, "drain", "Move all clients of NODE to other nodes; NODE keeps running."),
     "undrain": LazyCommand(_CHANGES, "undrain", "End the drain of NODE: it accepts sessions again."),
     "close": LazyCommand(_CHANGES, "close", "End SESSION for good; its client cannot resume it."),

@@ -215,7 +215,7 @@ def history(topic: str, *, client: ApiClient, after: str | None, limit: int, as_
     else:
         rows = ([each["event"], each["version"], _text(each["value"]) if each["size"] else "removed"] for each in items)
         print_table(("Event", "Version", "Value"), rows, nothing="Nothing is kept of it.")
-    _tell_more(more)
+    tell_more(more)
 
 
 @click.command()
@@ -239,7 +239,7 @@ def topics(topic: str | None, *, client: ApiClient, selector: str, values: bool,
         names = ("topic", "version", "size", *(("value",) if values else ()))
         rows = ([each[name] if name != "value" else _text(each[name]) for name in names] for each in items)
         print_table(columns, rows, nothing="No topic matches.")
-    _tell_more(more)
+    tell_more(more)
 
 
 @click.command()
@@ -260,7 +260,7 @@ def revocations(*, client: ApiClient, limit: int, as_json: bool) -> None:
             ),
             nothing="Nothing is blocked.",
         )
-    _tell_more(more)
+    tell_more(more)
 
 
 @click.command()
@@ -306,7 +306,7 @@ def _print_sessions(items: list[Any], *, more: bool, as_json: bool, nothing: str
             ),
             nothing=nothing,
         )
-    _tell_more(more)
+    tell_more(more)
 
 
 def _show_one(found: dict[str, Any], *, as_json: bool, moments: tuple[str, ...] = ()) -> None:
@@ -320,6 +320,7 @@ def _text(value: object) -> object:
     return value if isinstance(value, str) else plain(value)
 
 
-def _tell_more(more: object) -> None:
+def tell_more(more: object) -> None:
+    """Say that a list was cut, if it was."""
     if more:
         click.echo("There are more; raise --limit, or 0 for all.", err=True)

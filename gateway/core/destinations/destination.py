@@ -21,7 +21,7 @@ counts again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import isfinite
@@ -36,6 +36,7 @@ from gateway.core.destinations.limits import (
     Limits,
     kind_of,
     limit_fields,
+    read_kind,
     read_limits,
 )
 from gateway.core.topics.selectors import ANY, ONE, Selector, parse_selector
@@ -144,25 +145,21 @@ def rank(selector: Selector) -> Rank:
     return -len(literals), -ones, anys, literals, selector.text
 
 
-def read_destination(given: Mapping[str, object], *, origin: Origin, made: float = 0.0) -> Destination:
+def read_destination(
+    given: Mapping[str, object], *, origin: Origin, made: float = 0.0, kinds: Collection[Kind] = frozenset(Kind)
+) -> Destination:
     """Make a destination of its description.
 
     Args:
         given: ``kind``; ``selector``, or ``path`` for a queue; and limits by name, as JSON has them.
         origin: who describes it.
         made: when, in seconds since 1970.
+        kinds: that it can be of.
 
     Raises:
         InvalidDestination: something is missing, unknown or does not fit.
     """
-    kinds = " or ".join(f'"{each.value}"' for each in Kind)
-    raw = given.get("kind")
-    if raw is None:
-        raise InvalidDestination("kind", "is missing", kinds)
-    try:
-        kind = Kind(raw)  # type: ignore[arg-type]  # whatever it is: a value that is no kind is refused
-    except ValueError:
-        raise InvalidDestination("kind", "is none that is known", kinds) from None
+    kind = read_kind(given.get("kind"), kinds)
     limits = read_limits(kind, {name: value for name, value in given.items() if name not in _FIELDS})
     return Destination(selector=read_place(kind, given), limits=limits, origin=origin, made=made)
 

@@ -10,7 +10,7 @@ queue      QueueLimits: how much a queue holds, how often a message is delivered
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -56,6 +56,10 @@ class Kind(StrEnum):
     """A topic whose events are kept, so that a subscriber can begin at an earlier one."""
     QUEUE = "queue"
     """Messages, each of which goes to one consumer."""
+
+
+DECLARABLE: Final = frozenset({Kind.VALUE, Kind.HISTORY})
+"""Kinds that can be described in this release. Others are read where a later release has described them."""
 
 
 class WhenFull(StrEnum):
@@ -286,6 +290,20 @@ _DEFAULTS: Final[Mapping[Kind, Limits]] = {
     Kind.HISTORY: HistoryLimits(),
     Kind.QUEUE: QueueLimits(),
 }
+
+
+def read_kind(given: object, kinds: Collection[Kind] = frozenset(Kind)) -> Kind:
+    """Read one of *kinds*.
+
+    Raises:
+        InvalidDestination: it is missing, or none of those.
+    """
+    allowed = " or ".join(f'"{each.value}"' for each in Kind if each in kinds)
+    if given is None:
+        raise InvalidDestination("kind", "is missing", allowed)
+    if not isinstance(given, str) or given not in kinds:
+        raise InvalidDestination("kind", "is none that is known", allowed)
+    return Kind(given)
 
 
 def read_limits(kind: Kind, given: Mapping[str, object]) -> Limits:

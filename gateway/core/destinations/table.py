@@ -124,22 +124,18 @@ class DestinationTable:
 
     def of(self, origin: Origin) -> list[Destination]:
         """List what one origin says, in the order of selectors."""
-        return sorted((each for each in self if each.origin is origin), key=_place_in_list)
+        return sorted((each for each in self if each.origin is origin), key=place_in_list)
 
-    def after(self, selector: str, limit: int, origin: Origin | None = None) -> Sequence[Destination]:
+    def after(self, place: tuple[str, str], limit: int) -> Sequence[Destination]:
         """List destinations in the order of their selectors' texts, those of administrators first.
 
         Args:
-            selector: the last selector of the page before; '' for the first page.
-            limit: least in this page, if there are so many: what is said of one selector is not parted.
-            origin: whose; None for both.
+            place: ``place_in_list`` of the last one of the page before; two empty texts for the first page.
+            limit: most in this page.
         """
-        listed = sorted((each for each in self if origin in {None, each.origin}), key=_place_in_list)
-        start = bisect_right(listed, selector, key=lambda each: each.selector.text)
-        end = start + limit
-        while 0 < end < len(listed) and listed[end].selector == listed[end - 1].selector:
-            end += 1
-        return listed[start:end]
+        listed = sorted(self, key=place_in_list)
+        start = bisect_right(listed, place, key=place_in_list)
+        return listed[start : start + limit]
 
     def put(self, destination: Destination) -> bool:
         """Take a destination in, in the place of an earlier one of the same name.
@@ -181,5 +177,6 @@ class DestinationTable:
         self._answers.clear()
 
 
-def _place_in_list(destination: Destination) -> tuple[str, str]:
+def place_in_list(destination: Destination) -> tuple[str, str]:
+    """Return what orders destinations in lists."""
     return destination.selector.text, destination.origin.value

@@ -37,6 +37,8 @@ from gateway.core.wire.errors import InvalidSelector
 
 ADMIN_ACTIONS: Final[Mapping[str, str]] = {
     "configuration:read": "see the effective configuration, without secrets",
+    "destinations:declare": "say of which topics history is kept, and how much",
+    "destinations:read": "see what paths are",
     "nodes:drain": "drain a node, and let it serve again",
     "nodes:read": "see nodes",
     "revocations:read": "see what is revoked",

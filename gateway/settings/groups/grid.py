@@ -1,12 +1,15 @@
 """The grid behind the cluster."""
 
+# ruff: noqa: RUF009 - the calls in the defaults make dataclass fields
+
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from gateway.settings.declaration import optional, setting
 from gateway.settings.kinds import Switch
-from gateway.settings.places import GRID_PREFIX, GridUrl
+from gateway.settings.places import GRID_PREFIX, File, GridUrl
 from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
 
 
@@ -80,6 +83,14 @@ class GridSettings:
         "are fewer than stream_length. 0 sets no limit.",
         reason="All partitions together keep 512 MiB, for which Redis needs up to 680 MiB: a third of the 2 GB that "
         "the shipped redis.conf gives it. Raise it with maxmemory.",
+    )
+    destinations: Path | None = optional(
+        File(),
+        "File that says of which topics history is kept, and how much: "
+        "[Keep the history of topics](../how-to/keep-history.md). Applied to the whole cluster at the start of a node "
+        "and on SIGHUP. The same on all nodes.",
+        absent="what the grid holds is left as it is",
+        reason="A history takes memory of Redis; only you know which topics are worth it.",
     )
     topic_depth: int = setting(
         Whole("segments", 1, 16),

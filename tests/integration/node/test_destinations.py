@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.adapters.destination_file import DestinationFileError
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.destinations.destinations import Destinations
 from gateway.catalogue import log_events as events
@@ -98,7 +100,7 @@ async def test_what_the_grid_has_lost_is_put_back(memory: MemoryGridServer, n1: 
 
 
 async def test_a_node_is_not_ready_before_it_knows_what_paths_are(n1: TestNode) -> None:
-    destinations(n1).loaded = False
+    destinations(n1)._loaded.clear()
     assert any("what paths are" in reason for reason in n1.gateway.node.not_ready())
 
 
@@ -112,3 +114,54 @@ async def test_no_more_than_the_bound_can_be_said(n1: TestNode) -> None:
             [destination(f"u/{number}", origin=FILE) for number in range(MAX_DESTINATIONS + 1)]
         )
     assert len(destinations(n1).table) == MAX_DESTINATIONS
+
+
+# --- The file ---------------------------------------------------------------------------------------------------------
+
+HISTORY = '[[destination]]\nselector = "log/**"\nkind = "history"\ncount = 7\n'
+
+
+async def test_the_file_is_applied_at_the_start_and_again(memory: MemoryGridServer, tmp_path: Path) -> None:
+    file = tmp_path / "destinations.toml"
+    file.write_text(HISTORY)
+    async with running_node("n1", memory=memory, destinations=file) as node, running_node("n2", memory=memory) as other:
+        await eventually(lambda: destinations(node).table.history(TOPIC) == HistoryLimits(count=7))
+        await eventually(lambda: destinations(other).table.history(TOPIC) == HistoryLimits(count=7))
+        file.write_text(HISTORY.replace("7", "8"))
+        node.gateway.reload()
+        await eventually(lambda: destinations(other).table.history(TOPIC) == HistoryLimits(count=8))
+
+        file.write_text(HISTORY.replace("history", "histroy"))
+        node.gateway.reload()
+        await eventually(lambda: bool(node.log.of(events.DESTINATIONS_KEPT)))
+        assert "histroy" not in str(node.log.of(events.DESTINATIONS_APPLIED))
+        assert destinations(node).table.history(TOPIC) == HistoryLimits(count=8)
+
+        file.write_text("")
+        node.gateway.reload()
+        await eventually(lambda: destinations(other).table.empty)
+        applied = node.log.of(events.DESTINATIONS_APPLIED)
+        assert [(each["destinations"], each["written"], each["removed"]) for each in applied] == [
+            (1, 1, 0),
+            (1, 1, 0),
+            (0, 0, 1),
+        ]
+
+
+async def test_a_file_that_takes_too_much_changes_nothing(memory: MemoryGridServer, tmp_path: Path) -> None:
+    file = tmp_path / "destinations.toml"
+    one = '[[destination]]\nselector = "t/{}"\nkind = "value"\n'
+    file.write_text("".join(one.format(number) for number in range(MAX_DESTINATIONS)))
+    async with running_node("n1", memory=memory) as node:
+        await destinations(node).set(destination())
+    async with running_node("n2", memory=memory, destinations=file) as node:
+        await eventually(lambda: bool(node.log.of(events.DESTINATIONS_KEPT)))
+        assert len(destinations(node).table) == 1
+
+
+async def test_a_node_does_not_start_with_a_file_that_cannot_be_used(memory: MemoryGridServer, tmp_path: Path) -> None:
+    file = tmp_path / "destinations.toml"
+    file.write_text(HISTORY.replace("count", "cuont"))
+    with pytest.raises(DestinationFileError, match="cuont"):
+        async with running_node("n1", memory=memory, destinations=file):
+            pass

@@ -1,12 +1,13 @@
 """The operations of the admin API, one module for each kind of thing."""
 
 from gateway.adapters.admin.operations import Operation
-from gateway.adapters.admin.resources import nodes, revocations, sessions, this_node, topics
+from gateway.adapters.admin.resources import destinations, nodes, revocations, sessions, this_node, topics
 
 OPERATIONS: tuple[Operation, ...] = (
     *nodes.OPERATIONS,
     *sessions.OPERATIONS,
     *topics.OPERATIONS,
+    *destinations.OPERATIONS,
     *revocations.OPERATIONS,
     *this_node.OPERATIONS,
 )

@@ -1,0 +1,96 @@
+"""What paths are, as an administrator sees and changes it; implements ``DestinationAdministration``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.app.administration.cursors import Place, from_cursor, to_cursor
+from gateway.app.destinations.destinations import Destinations
+from gateway.core.destinations.destination import Destination, Origin, read_destination
+from gateway.core.destinations.limits import DECLARABLE, InvalidDestination, Kind, limit_fields
+from gateway.core.destinations.table import place_in_list
+from gateway.core.topics.selectors import Selector, parse_selector
+from gateway.core.types import TopicPath
+from gateway.core.wire.errors import InvalidSelector
+from gateway.ports import TooManyDestinations
+from gateway.ports.administration import BadParameter, Conflict, DestinationView, NotThere, Page
+
+
+class ClusterDestinations:
+    """What paths are, as every node knows it.
+
+    Args:
+        destinations: of this node.
+    """
+
+    def __init__(self, destinations: Destinations) -> None:
+        self._destinations = destinations
+
+    async def list(self, *, cursor: str | None, limit: int) -> Page[DestinationView]:
+        """See ``DestinationAdministration.list``."""
+        place = from_cursor(cursor, partitions=1)
+        found = self._destinations.table.after((place.after or "", place.step or ""), limit + 1)
+        page = found[:limit]
+        if len(found) == len(page):
+            return Page([self._view(each) for each in page], None)
+        selector, origin = place_in_list(page[-1])
+        return Page([self._view(each) for each in page], to_cursor(Place(after=selector, step=origin)))
+
+    async def find(self, selector: str) -> DestinationView:
+        """See ``DestinationAdministration.find``."""
+        chosen = _selector(selector)
+        table = self._destinations.table
+        if chosen.literal:
+            found = table.find(TopicPath(chosen.text))
+        else:
+            found = table.get(Origin.ADMINISTRATOR, chosen) or table.get(Origin.FILE, chosen)
+        if found is None:
+            raise NotThere("destination", _NOBODY)
+        return self._view(found)
+
+    async def set(self, selector: str, kind: str, limits: Mapping[str, object]) -> DestinationView:
+        """See ``DestinationAdministration.set``."""
+        place = "path" if kind == Kind.QUEUE.value else "selector"
+        try:
+            said = read_destination(
+                {**limits, "kind": kind, place: selector}, origin=Origin.ADMINISTRATOR, kinds=DECLARABLE
+            )
+        except InvalidDestination as invalid:
+            raise BadParameter(invalid.field, str(invalid)) from None
+        try:
+            return self._view(await self._destinations.set(said))
+        except TooManyDestinations as too_many:
+            raise Conflict(str(too_many)) from None
+
+    async def remove(self, selector: str) -> None:
+        """See ``DestinationAdministration.remove``."""
+        chosen = _selector(selector)
+        if await self._destinations.remove(Origin.ADMINISTRATOR, chosen):
+            return
+        if self._destinations.table.get(Origin.FILE, chosen) is not None:
+            raise Conflict(
+                "the file of destinations says what this is; change the file and have a node read it (SIGHUP), or say "
+                "something else here, which counts more"
+            )
+        raise NotThere("destination", "no administrator has said anything of this selector")
+
+    def _view(self, destination: Destination) -> DestinationView:
+        table = self._destinations.table
+        return DestinationView(
+            selector=destination.selector.text,
+            kind=destination.kind.value,
+            limits=limit_fields(destination.limits),
+            origin=destination.origin,
+            made=destination.made,
+            in_force=table.named(destination.name) is destination and table.counts(destination),
+        )
+
+
+_NOBODY = "nobody says what this is: a path is a plain value, of which the newest is kept"
+
+
+def _selector(text: str) -> Selector:
+    try:
+        return parse_selector(text)
+    except InvalidSelector as invalid:
+        raise BadParameter("selector", str(invalid)) from None
