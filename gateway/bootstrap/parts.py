@@ -92,6 +92,7 @@ def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, me
             now=time.monotonic,
             stream_length=settings.stream_length,
             stream_bytes=settings.stream_bytes,
+            history_bytes=settings.history_bytes,
             journal_length=settings.journal_length,
             topic_depth=settings.topic_depth,
         )
@@ -104,6 +105,7 @@ def grid_of(settings: Settings, me: NodeRef, metrics: Metrics, log: EventLog, me
         log=log,
         stream_length=settings.stream_length,
         stream_bytes=settings.stream_bytes,
+        history_bytes=settings.history_bytes,
         journal_length=settings.journal_length,
         timeout=settings.grid_timeout,
         topic_depth=settings.topic_depth,

@@ -16,7 +16,7 @@ MOST_HISTORIES: Final = 1_000
 """Topics with history in one partition. An empty history takes some 1.5 KiB of Redis, and a sweep looks at each."""
 
 DEFAULT_HISTORY_BYTES: Final = 4 * 1024**2
-"""Bytes that all histories of a partition keep together."""
+"""Bytes that all histories of a partition keep together; the same default as the setting ``history_bytes``."""
 
 
 class HistoryQuestion(NamedTuple):

@@ -52,7 +52,7 @@ class Histories:
     """The histories of one topic partition.
 
     Args:
-        most_bytes: of all of them together.
+        most_bytes: of all of them together; 0 for no limit.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -88,7 +88,7 @@ class Histories:
         log.size += entry.size
         self._size += entry.size
         while len(log.entries) > 1 and (
-            len(log.entries) > limits.count or log.size > limits.bytes or self._size > self._most_bytes
+            len(log.entries) > limits.count or log.size > limits.bytes or 0 < self._most_bytes < self._size
         ):
             self._cut(log)
 

@@ -215,7 +215,7 @@ class Replicas:
                 position = await self._store.position(partition.number)
                 # Following starts before the values are read: what is published meanwhile comes by the stream.
                 self._follow(partition, position)
-                if NEVER < before.position.grid_generation < position.grid_generation:
+                if _lost_writes(before.position, position):
                     await self._brought_last(before.after(before.since) or ())
                 async for page in self._store.values(partition.number):
                     _take_out(known, partition, page)
@@ -329,6 +329,11 @@ class Replicas:
             changes.append((value, live and successor))
         if changes:
             self._changed(partition, changes)
+
+
+def _lost_writes(before: StreamPosition, now: StreamPosition) -> bool:
+    """Tell whether a stream, which was at a place before, may not have all any more that it had up to there."""
+    return before.grid_generation > NEVER and (now.grid_generation != before.grid_generation or now < before)
 
 
 def _take_out(known: list[TopicValue | None], partition: Partition, page: Sequence[TopicValue]) -> None:

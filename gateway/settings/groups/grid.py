@@ -92,6 +92,15 @@ class GridSettings:
         absent="what the grid holds is left as it is",
         reason="A history takes memory of Redis; only you know which topics are worth it.",
     )
+    history_bytes: int = setting(
+        Bytes(0, 64 * 1024**3),
+        4 * 1024**2,
+        "Bytes kept of the histories of all topics of a partition (of 64) together, and 64 for each event. Above it, "
+        "each publish to a topic with history drops older events of that topic, whatever its destination says. 0 sets "
+        "no limit. The same on all nodes.",
+        reason="All partitions together keep 256 MiB, for which Redis needs up to 360 MiB. Whoever gives topics history"
+        " adds as much to the 2 GB of the shipped redis.conf; by default none has it.",
+    )
     topic_depth: int = setting(
         Whole("segments", 1, 16),
         1,

@@ -24,8 +24,9 @@ from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 from gateway.local.proxy import FaultProxy
+from gateway.ports.administration import BadParameter, NotThere
 from tests.support.nodes import TestNode, eventually, running_node
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 PLENTY = HistoryLimits(count=100_000, age=3600.0, bytes=8 * 1024**2)
 
@@ -240,3 +241,65 @@ def _by_topic(read: list[Update]) -> dict[str, list[object]]:
 
 def _by_topic_of(events: int) -> dict[str, list[object]]:
     return {TopicPath(f"log/{rest}"): [each for each in range(events) if each % 5 == rest] for rest in range(5)}
+
+
+async def test_age_is_enforced_and_histories_that_nobody_wants_go(memory: MemoryGridServer) -> None:
+    """L4: by the living nodes, each its share of the partitions."""
+    async with running_node("n1", memory=memory) as n1, running_node("n2", memory=memory) as n2:
+        nodes = (n1, n2)
+        declare(*nodes, limits=HistoryLimits(count=100, age=1.0, bytes=100_000))
+        declare(*nodes, selector="audit/**")
+        async with session_at(n1) as session:
+            for topic in ("log/a", "log/b", "audit/a"):
+                await session.publish(topic, 1)
+            await asyncio.sleep(scaled(1.2))
+            for node in nodes:
+                await node.gateway.node.history_sweeper.sweep()
+            assert await session.history("log/a") == []
+            assert len(await session.history("audit/a")) == 1
+            for node in nodes:
+                node.gateway.node.destinations.table.drop("file audit/**")
+                await node.gateway.node.history_sweeper.sweep()
+            grid = n1.gateway.node._context.grid
+            for number in range(64):
+                assert (await grid.history.topics(number, step=None, count=10)).topics == []
+
+
+@pytest.mark.promise("P10")
+async def test_what_the_grid_has_lost_is_put_back_by_nodes_that_saw_it(memory: MemoryGridServer) -> None:
+    """P10: with the same ids; a reader goes on behind its position."""
+    async with running_node("n1", memory=memory) as node, session_at(node) as session:
+        declare(node)
+        stream = await session.subscribe("log/**", start="now")
+        await session.publish("log/a", 0)
+        before = memory.snapshot()
+        for number in range(1, 5):
+            await session.publish("log/a", number)
+        seen = await take(stream, 5)
+        memory.come_back(restarted=True, snapshot=before)
+        await eventually(lambda: node.gateway.node._context.grid.generation > 1)
+        async with time_limit(20):
+            while len(kept := await session.history("log/a")) < 5:
+                await session.history("log/other")
+        assert [(each.event_id, each.value) for each in kept] == [(each.event_id, each.value) for each in seen]
+        await session.publish("log/a", 5)
+        assert [(each.value, each.gap) for each in await take(stream, 1)] == [(5, False)]
+
+
+async def test_administrators_read_publish_and_remove_with_history(n1: TestNode) -> None:
+    declare(n1)
+    topics = n1.gateway.node.administration.topics
+    for number in range(5):
+        await topics.set("log/a", b"%d" % number, key=str(number))
+    found = await topics.history("log/a", after=None, limit=3)
+    assert ([each.value for each in found.items], found.gap) == ([b"0", b"1", b"2"], False)
+    rest = await topics.history("log/a", after=found.cursor, limit=3)
+    assert ([each.value for each in rest.items], rest.cursor) == ([b"3", b"4"], None)
+    await topics.delete("log/a")
+    found = await topics.history("log/a", after=found.items[0].event, limit=3)
+    assert ([each.value for each in found.items], found.gap) == ([b""], True)
+    with pytest.raises(NotThere):
+        await topics.history("other", after=None, limit=1)
+    for wrong in ("x", "63-1-1" if not found.items[0].event.startswith("63") else "62-1-1", "1-1"):
+        with pytest.raises(BadParameter):
+            await topics.history("log/a", after=wrong, limit=1)
