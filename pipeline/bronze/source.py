@@ -172,8 +172,14 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return CommitLog(Layout(self._root))
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Before the first commit that is in the log; what is older is for ``pipeline backfill``."""
-        return {"commit": next(iter(self._log.sequences()), 1) - 1, "lake": ""}
+        """Before the first commit of which all is there; what is older is for ``pipeline backfill``.
+
+        Retention removes hours and commits apart: of the first commits in the log some hours may be gone.
+        """
+        log = self._log
+        known = log.sequences()
+        gone = (each for each in reversed(known) if not self._is_whole(log.read(each)))
+        return {"commit": next(gone, next(iter(known), 1) - 1), "lake": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """What Spark calls files are commits here."""
@@ -225,6 +231,11 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read a file, or its rows in what compaction has made of it."""
         assert isinstance(partition, CommittedFile)  # noqa: S101 - one of ours
         yield from read_file(partition)
+
+    def _is_whole(self, commit: Commit) -> bool:
+        if commit.sequence > self._log.published():
+            return True  # its files are on their way
+        return all((self._root / each.path).parent.is_dir() for each in _events_of(commit))
 
     def _newest(self) -> int:
         # Of a commit that was just written the files may still be on their way to their places.

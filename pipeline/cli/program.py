@@ -68,7 +68,12 @@ _COMMANDS: Final = {
         (
             "compact",
             "compact",
-            "Put the small files of each past hour of bronze together, and remove events that are too old.",
+            "Put the small files of each past hour of bronze together, and remove what is too old from all tables.",
+        ),
+        (
+            "forget",
+            "forget",
+            "Erase a principal from all tables: bronze, silver, gold and what the stream of sessions knows.",
         ),
         ("generate", "generate", "Make a synthetic journal: sessions, deploys, deaths, storms and losses."),
         (

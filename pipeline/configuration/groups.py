@@ -136,7 +136,7 @@ class BronzeSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CompactionSettings:
-    """How small files become large ones, and when events go."""
+    """How small files become large ones, and when what is old goes."""
 
     compact_grace: float = setting(
         Seconds(0, 30 * _DAY),
@@ -152,8 +152,9 @@ class CompactionSettings:
     )
     keep_days: int | None = optional(
         Whole("days", 1, 36_500),
-        "After how many days events, rejected lines and commits are removed.",
-        absent="events are kept for ever",
+        "After how many days `pipeline compact` removes what is old: events, rejected lines and commits, sessions that "
+        "have ended, and days of gold.",
+        absent="everything is kept for ever",
         reason="How long such data may be kept is for you to say.",
     )
 

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from pipeline.bronze.files import sync
+from pipeline.bronze.files import in_turn, sync
 from pipeline.errors import PipelineError
 from pipeline.lake import Lake
 from pipeline.schemas import SILVER
@@ -118,7 +118,13 @@ class SessionsTable:
         return self.work / "lock"
 
     @property
-    def _changes(self) -> Path:
+    def turn(self) -> Path:
+        """A lock, held by whoever reads files of the table to put others in their places; others wait."""
+        return self.work / "turn"
+
+    @property
+    def changes(self) -> Path:
+        """Where rows wait that changed and are not in the table yet."""
         return self.work / "changes"
 
     @property
@@ -136,7 +142,7 @@ class SessionsTable:
         Returns:
             How many there are.
         """
-        folder = self._changes / f"{batch:012}"
+        folder = self.changes / f"{batch:012}"
         rows.write.mode("overwrite").parquet(address(folder))
         count = _count(folder.glob("*.parquet"))
         if not count:
@@ -145,7 +151,7 @@ class SessionsTable:
 
     def pending(self) -> list[Path]:
         """Find the batches that are put aside, whole, in order."""
-        return sorted(each.parent for each in self._changes.glob("*/_SUCCESS"))
+        return sorted(each.parent for each in self.changes.glob("*/_SUCCESS"))
 
     def merge(self, spark: SparkSession) -> Merged:
         """Bring what is put aside into the table. After a crash it can be done again."""
@@ -207,13 +213,14 @@ class SessionsTable:
             drop: files whose rows go.
             told: what is known of the merge already.
         """
-        result = filed
-        if standing := sorted(address(each) for each in keep if each.exists()):
-            known = _filed(spark.read.schema(SILVER).parquet(*standing))
-            result = filed.unionByName(known.join(filed, "session", "left_anti"))
-        written = self._write(result)
-        count = _count(written)
-        self._publish(written, keep | drop)
+        with in_turn(self.turn):
+            result = filed
+            if standing := sorted(address(each) for each in keep if each.exists()):
+                known = _filed(spark.read.schema(SILVER).parquet(*standing))
+                result = filed.unionByName(known.join(filed, "session", "left_anti"))
+            written = self._write(result)
+            count = _count(written)
+            self._publish(written, keep | drop)
         return replace(told, written=count, files=len(written))
 
     def _files(self) -> list[Path]:
