@@ -15,6 +15,7 @@ from gateway.adapters.admin import (
     AdminTokens,
     Console,
     ConsoleAuthenticator,
+    ConsoleOrigins,
     Guard,
     built_in,
 )
@@ -191,6 +192,7 @@ class Gateway:
                 check=guard.check_host,
                 accepting=lambda: not self.node.stopping,
                 message_bytes=settings.limit_message_bytes,
+                origins=ConsoleOrigins(self._admin_addresses),
             ),
             value_bytes=settings.limit_value_bytes,
         )
@@ -203,6 +205,9 @@ class Gateway:
                 lambda: AgentState.NOT_READY if self.node.not_ready() else AgentState.READY,
             )
         )
+
+    async def _admin_addresses(self) -> list[str | None]:
+        return [each.admin for each in await self.node.administration.nodes.list()]
 
     @property
     def port(self) -> int:

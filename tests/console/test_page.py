@@ -231,6 +231,28 @@ async def test_what_happened_before_the_page_was_opened_is_shown_once(
         await expect(lines).to_have_count(2)
 
 
+async def test_a_console_goes_on_at_another_node_when_its_own_has_died(
+    pair: Pair, browser: Browser, people: list[Session]
+) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await expect(page.locator("#connection")).to_have_text("live at n1")
+        await pair.n1.gateway.close()
+        await expect(page.locator("#connection")).to_have_text("live at n2")
+        await expect(page.locator("#toasts")).to_contain_text("does not answer: this console goes on at n2")
+        row = page.locator("tbody tr").filter(has=page.locator("th", has_text="n1"))
+        await expect(row.locator(".badge")).to_have_text("lease expired")
+        # Not only what comes live: the admin API is asked there, too.
+        await page.get_by_role("link", name="Sessions").click()
+        await expect(page.get_by_role("option").filter(has_text=people[1].id)).to_contain_text("n2")
+        await page.get_by_role("option").filter(has_text=people[1].id).click()
+        await page.get_by_role("button", name="Close…").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Close session").click()
+        await eventually(lambda: people[1].state == "closed")
+        assert [each for each in watched.complaints if "ERR_CONNECTION" not in each and "ERR_EMPTY" not in each] == []
+
+
 async def test_a_node_is_drained_and_undrained(pair: Pair, browser: Browser, people: list[Session]) -> None:
     async with page_of(browser) as watched:
         page = watched.page

@@ -3,6 +3,7 @@
 from gateway.adapters.admin.access import Action, AdminTokens, Caller, GrantedTo, TokensFileError, built_in
 from gateway.adapters.admin.api import AdminApi
 from gateway.adapters.admin.console import Console, ConsoleAuthenticator
+from gateway.adapters.admin.console_origins import ConsoleOrigins
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.resources import OPERATIONS
 from gateway.adapters.admin.server import AdminServer
@@ -16,6 +17,7 @@ __all__ = [
     "Caller",
     "Console",
     "ConsoleAuthenticator",
+    "ConsoleOrigins",
     "GrantedTo",
     "Guard",
     "TokensFileError",

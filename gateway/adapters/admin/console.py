@@ -8,7 +8,7 @@
 | ``/v1/connect`` | the WebSocket of the wire protocol; the token of an administrator goes into the hello |
 
 Whatever a console shows comes by the protocol or the admin API, with the rights of the token. The page itself is the
-same for everybody, comes from this node alone, and may talk to no other place.
+same for everybody, comes from this node alone, and may talk to no other place than the nodes of its cluster.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from aiohttp import web
 
 from gateway.adapters.admin.access import Action, AdminTokens, Caller, GrantedTo, allows
 from gateway.adapters.admin.console_connection import ConsoleConnection
+from gateway.adapters.admin.console_origins import ConsoleOrigins
 from gateway.core.pacing.failures import Failures
 from gateway.core.policy.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.wire.codec import SUBPROTOCOL
@@ -43,12 +44,16 @@ PRINCIPAL_PREFIX: Final = "admin:"
 _TYPES: Final = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 """What the page consists of; told here, because the tables of operating systems differ."""
 
-SECURITY_HEADERS: Final = {
+_POLICY: Final = (
     # Nothing inline, nothing from elsewhere, no plugin, no frame around it, no form to elsewhere; 'self' is for the
     # WebSocket, too.
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types 'none'",
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'{}; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""With room for the admin ports of the other nodes, at which the page goes on if this one dies."""
+
+SECURITY_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY.format(""),
     "X-Frame-Options": "DENY",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -129,6 +134,7 @@ class Console:
         check: refuses a request that was meant for another host, by raising.
         accepting: whether new connections are wanted.
         message_bytes: largest message accepted of a console, in bytes.
+        origins: of the consoles of all nodes, which may go on here when their own node has died.
     """
 
     def __init__(
@@ -138,7 +144,9 @@ class Console:
         check: Callable[[web.Request], None],
         accepting: Callable[[], bool],
         message_bytes: int,
+        origins: ConsoleOrigins,
     ) -> None:
+        self.origins = origins
         self._serve = serve
         self._check = check
         self._accepting = accepting
@@ -172,6 +180,8 @@ class Console:
         if file is None:
             raise web.HTTPNotFound
         headers = {"Cache-Control": CACHING, "ETag": f'"{file.tag}"', **SECURITY_HEADERS}
+        if file is self._files["index.html"] and (others := await self.origins.sources()):
+            headers["Content-Security-Policy"] = _POLICY.format(f" {others}")
         known = request.if_none_match or ()
         if any(each.value in {file.tag, "*"} for each in known):
             return web.Response(status=HTTPStatus.NOT_MODIFIED, headers=headers)
@@ -181,7 +191,7 @@ class Console:
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
         self._check(request)
-        refusal = self._refusal(request)
+        refusal = await self._refusal(request)
         if refusal is not None:
             return refusal
         websocket = web.WebSocketResponse(
@@ -204,14 +214,15 @@ class Console:
         if connection.close_code is None:
             self._established(request)
 
-    def _refusal(self, request: web.Request) -> web.Response | None:
+    async def _refusal(self, request: web.Request) -> web.Response | None:
         if not self._accepting():
             return _refuse(HTTPStatus.SERVICE_UNAVAILABLE, "this node takes no new connections; try another")
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return _refuse(HTTPStatus.UPGRADE_REQUIRED, "this path speaks WebSocket")
         origin = request.headers.get("Origin")
-        if origin is not None and origin.partition("://")[2] != request.host:
-            return _refuse(HTTPStatus.FORBIDDEN, "only this node's own page may connect here")
+        own = origin is None or origin.partition("://")[2] == request.host
+        if not own and not await self.origins.knows(origin or ""):
+            return _refuse(HTTPStatus.FORBIDDEN, "only this node's own page and those of its cluster may connect here")
         offered = [each.strip() for each in request.headers.get("Sec-WebSocket-Protocol", "").split(",")]
         if SUBPROTOCOL not in offered:
             return _refuse(HTTPStatus.BAD_REQUEST, f"offer the subprotocol {SUBPROTOCOL}")

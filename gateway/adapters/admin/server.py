@@ -123,7 +123,10 @@ class AdminServer:
             OSError: the address cannot be used, for example because another process has it.
         """
         patience = Patience(self._connection_of)
-        app = web.Application(middlewares=[self._tell_problems, patience.wait], client_max_size=self._body_bytes)
+        middlewares = [self._tell_problems, patience.wait]
+        if self._console is not None:
+            middlewares.insert(0, self._console.origins.allow)
+        app = web.Application(middlewares=middlewares, client_max_size=self._body_bytes)
         app.on_response_prepare.append(_hide_versions)
         for path, (_, make) in self._pages.pages.items():
             app.router.add_get(path.decode(), _handler(make))

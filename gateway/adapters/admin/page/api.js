@@ -20,9 +20,12 @@ export class Refused extends Error {
  * @typedef {{items: any[], cursor: string | null}} Page
  */
 
-/** Asks the node that the page came from. */
+/** Asks the node that the page came from, or the one at which the console goes on when that has died. */
 export class Api {
   #token;
+
+  /** Where that is. */
+  origin = location.origin;
 
   /** Told when a token is not accepted, or does not permit what was asked for. */
   refused = () => {};
@@ -45,7 +48,7 @@ export class Api {
    * @throws {Refused}
    */
   async ask(method, path, { body, headers = {}, query = {}, signal } = {}) {
-    const url = new URL(path, location.origin);
+    const url = new URL(path, this.origin);
     for (const [name, value] of Object.entries(query)) {
       if (value !== null && value !== undefined && value !== "") url.searchParams.set(name, String(value));
     }

@@ -45,6 +45,10 @@ const RECENT = 900;
 export class Live extends EventTarget {
   #token;
   #keep;
+  #others;
+
+  /** Where the session is: an origin, that of the page or of another node. */
+  origin = location.origin;
   /** @type {Session | null} */
   #session = null;
   #timer = 0;
@@ -54,11 +58,13 @@ export class Live extends EventTarget {
   /**
    * @param {string} token - Of an administrator.
    * @param {boolean} keep - Go on with the session after a reload of the page.
+   * @param {string[]} [others] - Where it goes on if its node dies: URLs of other nodes' admin ports.
    */
-  constructor(token, keep) {
+  constructor(token, keep, others = []) {
     super();
     this.#token = token;
     this.#keep = keep;
+    this.#others = others;
     /** @type {Map<string, NodeState>} */
     this.nodes = new Map();
     /** When each node was heard last, in seconds of the page's clock; absent for values that are not news. */
@@ -78,9 +84,11 @@ export class Live extends EventTarget {
 
   /** Sign in; rejected if the token is not accepted, or if nobody answers. */
   async start() {
-    const session = await connect("/v1/connect", {
+    const urls = ["/v1/connect", ...this.#others.map((each) => `${each}/v1/connect`)];
+    const session = await connect(urls, {
       principal: "console",
       secret: this.#token,
+      WebSocket: this.#watched(),
       ...(this.#keep ? { keep: "console" } : {}),
     });
     this.#session = session;
@@ -96,6 +104,23 @@ export class Live extends EventTarget {
     ]);
     this.#timer = setInterval(() => this.#tell("change"), 1000);
     this.#tell("connection");
+  }
+
+  /** WebSockets that tell where the newest of them leads. */
+  #watched() {
+    const live = this;
+    return class extends WebSocket {
+      /**
+       * @param {string} url
+       * @param {string[]} protocols
+       */
+      constructor(url, protocols) {
+        super(url, protocols);
+        this.addEventListener("open", () => {
+          live.origin = new URL(url).origin.replace(/^ws/, "http");
+        });
+      }
+    };
   }
 
   /** End the console's session. */

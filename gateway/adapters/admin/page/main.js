@@ -53,6 +53,7 @@ class Visit {
   /** @type {View | null} */
   #view = null;
   #shown = "";
+  #origin = location.origin;
   #stop = new AbortController();
   #context;
 
@@ -136,6 +137,9 @@ class Visit {
     const { state, node } = this.live.session;
     pill.className = `pill ${state === "connected" ? "good" : "warn"}`;
     pill.textContent = state === "connected" ? `live at ${node}` : state === "recovering" ? "reconnecting…" : "closed";
+    if (state !== "connected" || this.live.origin === this.#origin) return;
+    this.#origin = this.live.origin;
+    toast(`${new URL(location.href).host} does not answer: this console goes on at ${node}`, "bad");
   }
 
   /** @param {KeyboardEvent} event */
@@ -156,6 +160,25 @@ class Visit {
 let visit = null;
 
 /**
+ * Find out where else the console can go on: at nodes whose admin ports are as safe to talk to as this one.
+ *
+ * @param {Api} api
+ * @returns {Promise<string[]>} URLs; none, if the token is not good for that.
+ */
+async function otherNodes(api) {
+  try {
+    const { items } = await api.nodes();
+    const places = items.filter(({ state, admin }) => admin && state !== "lost").map(({ admin }) => String(admin));
+    return places.filter((place) => new URL(place).protocol === location.protocol && place !== location.origin);
+  } catch (error) {
+    // Once is enough for a wrong token: who tries too often has to wait.
+    if (error instanceof Refused && error.status === 401) throw new Error("The token is not accepted.", { cause: error });
+    if (error instanceof Refused && error.status === 429) throw error;
+    return [];
+  }
+}
+
+/**
  * Sign in with a token.
  *
  * @param {string} token
@@ -163,7 +186,10 @@ let visit = null;
  */
 async function enter(token, keep) {
   const api = new Api(token);
-  const live = new Live(token, keep);
+  const live = new Live(token, keep, await otherNodes(api));
+  live.addEventListener("connection", () => {
+    api.origin = live.origin;
+  });
   await live.start();
   const rights = new Rights(api, (error) => {
     if (error instanceof Refused && error.status === 401) void leave("The token is not accepted.");
