@@ -124,7 +124,9 @@ class Run:
             *(SlowReader(self._crowd, f"slow-{number}") for number in range(SLOW)),
         ]
         self._witnesses = [
-            Witness(self._crowd, f"witness-{number}", habits=habits) for number, habits in enumerate(HABITS)
+            # Every other one is of the time before clients could tell how far they had come.
+            Witness(self._crowd, f"witness-{number}", habits=habits, replays=number % 2 == 0)
+            for number, habits in enumerate(HABITS)
         ]
         self._outcome = Outcome(plan, target.stack.logs)
         self._locks: dict[str, asyncio.Lock] = {}

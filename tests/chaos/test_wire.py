@@ -99,3 +99,83 @@ def test_who_leaves_waits_for_what_is_under_way() -> None:
     habits.connected(0.0)
     assert habits.due(100.0, may_leave=False) == MUTE
     assert habits.due(200.0, may_leave=True) == LEAVER
+
+
+def replaying(*packets: Packet) -> tuple[Wire, list[str]]:
+    """A session that has a subscription with its values, and what came then."""
+    found: list[str] = []
+    wire = Wire(welcome("created"), "alice", {}, lambda promise, what: found.append(promise), replays=True)
+    wire.request({"type": "subscribe", "selector": "c1/**"})
+    wire.take_reply({"request": 1})
+    assert wire.places is not None
+    for packet in ({"code": "snapshots_complete", "positions": {"7": "7-1-4"}, "request": 1}, *packets):
+        (wire.places.update if "event" in packet else wire.places.notice)(packet)
+    return wire, found
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize(
+    ("packets", "positions"),
+    [
+        pytest.param([], {"7": "7-1-4"}, id="as told"),
+        pytest.param([{"event": "7-1-5"}, {"event": "7-1-10"}], {"7": "7-1-10"}, id="updates follow"),
+        pytest.param([{"event": "7-1-3"}], {"7": "7-1-4"}, id="one from before"),
+        pytest.param([{"event": "7-2-1"}], {"7": "7-2-1"}, id="of a later generation"),
+        pytest.param([{"event": "7-1-5", "folded": 2}], {"7": "7-1-4"}, id="a folded one"),
+        pytest.param([{"event": "7-1-5", "snapshot": True}], {"7": "7-1-4"}, id="a current value"),
+        pytest.param([{"event": "8-1-5"}], {"7": "7-1-4"}, id="of another partition"),
+        pytest.param([{"code": "values_reread", "partitions": [7]}], None, id="nobody knows any more"),
+        pytest.param([{"code": "values_reread", "partitions": [8]}], {"7": "7-1-4"}, id="of another one nobody does"),
+        pytest.param([{"code": "values_reread"}], None, id="of none anybody does"),
+    ],
+)
+def test_a_witness_tells_how_far_it_has_come(packets: list[Packet], positions: Packet | None) -> None:
+    wire, _ = replaying(*packets)
+    resume = wire.resume()
+    assert resume.get("positions") == positions
+    assert "replay" in resume["supports"]
+
+
+def test_subscribes_are_named_until_their_values_have_come() -> None:
+    wire, _ = replaying()
+    assert wire.resume()["unfinished"] == {}
+    wire.request({"type": "subscribe", "selector": "c2/**"})
+    assert wire.resume()["unfinished"] == {"2": "c2/**"}
+    wire.take_reply({"request": 2})
+    assert wire.resume()["unfinished"] == {"2": "c2/**"}
+    assert wire.places is not None
+    wire.places.notice({"code": "snapshots_complete", "positions": {}, "request": 2})
+    assert wire.resume()["unfinished"] == {}
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize(
+    ("told", "kept", "demanded"),
+    [
+        pytest.param({"replayed": True, "lost": 0}, True, (True, True), id="everything follows"),
+        pytest.param({"replayed": {"7": "gap"}, "lost": 3}, False, (True, False), id="values of its partition"),
+        pytest.param(
+            {"replayed": {"9": "unnamed"}, "lost": 3}, True, (False, False), id="values of one it did not know"
+        ),
+        pytest.param({"lost": 3}, False, (True, False), id="values of all"),
+    ],
+)
+def test_what_a_welcome_says_of_what_was_missed(told: Packet, kept: bool, demanded: tuple[bool, bool]) -> None:
+    wire, found = replaying()
+    wire.resume()
+    came = welcome("failed_over", **told)
+    assert wire.is_replayed(came) == demanded
+    wire.resumed(came)
+    assert ("positions" in wire.resume()) is kept
+    assert not found
+
+
+def test_a_replay_that_nobody_asked_for_or_that_loses_something_is_a_violation() -> None:
+    wire, found = replaying({"code": "values_reread"})
+    wire.resume()
+    wire.is_replayed(welcome("failed_over", replayed=True, lost=0))
+    assert found == ["P13"]
+    wire, found = replaying()
+    wire.resume()
+    wire.is_replayed(welcome("failed_over", replayed=True, lost=2))
+    assert found == ["P13"]

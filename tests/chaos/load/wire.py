@@ -11,14 +11,24 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from tests.chaos.account.sessions import Identity
+from tests.chaos.load.places import Places
 
 SUBPROTOCOL: Final = "gateway.v1.json"
 
 SUPPORTS: Final = ("handed_over",)
 """What a witness understands of what came after the protocol's first version (4.1.1)."""
 
+REPLAY: Final = "replay"
+"""What a witness names besides that tells its server how far it has come (10.6)."""
+
 KEPT: Final = frozenset({"reattached", "handed_over"})
 """Outcomes by which numbers go on (10)."""
+
+
+def supports(*, replays: bool) -> list[str]:
+    """What a witness names in its first packet."""
+    return [*SUPPORTS, REPLAY] if replays else list(SUPPORTS)
+
 
 Packet: TypeAlias = dict[str, Any]
 
@@ -34,6 +44,7 @@ class Wire:
         principal: who it belongs to.
         properties: user-defined ones that the hello gave it.
         violated: is told what is wrong with what came in.
+        replays: whether it tells its server how far it has come.
 
     Attributes:
         id: of the session.
@@ -47,15 +58,20 @@ class Wire:
         requests: without a reply, by number.
         properties: user-defined ones that were promised.
         selections: that were promised.
+        places: how far it has come; None if it does not tell.
     """
 
-    def __init__(self, welcome: Packet, principal: str, properties: Packet, violated: Violated) -> None:
+    def __init__(
+        self, welcome: Packet, principal: str, properties: Packet, violated: Violated, *, replays: bool = False
+    ) -> None:
         self.id: str = welcome["session"]
         self.window: float = welcome["window"]
         self.received = self.acknowledged = 0
         self.requests: OrderedDict[int, Packet] = OrderedDict()
         self.properties: dict[str, str] = dict(properties)
         self.selections: list[str] = []
+        self.places = Places() if replays else None
+        self._named: dict[str, Any] = {}
         self._principal = principal
         self._violated = violated
         self._sent: list[tuple[int, Packet]] = []
@@ -68,14 +84,31 @@ class Wire:
     def resume(self) -> Packet:
         """Make the first packet of the next connection."""
         self._attempt += 1
+        self._named = {} if self.places is None else self.places.named(self._unanswered())
         return {
             "type": "resume",
             "token": self.token,
             "attempt": self._attempt,
             "received": self.received,
             "oldest": self._oldest,
-            "supports": SUPPORTS,
+            "supports": supports(replays=self.places is not None),
+            **self._named,
         }
+
+    def is_replayed(self, welcome: Packet) -> tuple[bool, bool]:
+        """Tell what a welcome says of what was missed (10.6.4).
+
+        Returns:
+            Whether it had to say something: positions were named, and not only unknown ones are missing; and whether
+            everything follows.
+        """
+        replayed = welcome.get("replayed")
+        if replayed is not None and not self._named:
+            self._violated("P13", f"replayed is {replayed}, and no positions were named")
+        if replayed is True and welcome["lost"] != 0:
+            self._violated("P13", f"everything is replayed, and {welcome['lost']} packets are lost")
+        is_known = not isinstance(replayed, dict) or set(replayed.values()) != {"unnamed"}
+        return bool(self._named) and is_known, replayed is True
 
     def resumed(self, welcome: Packet) -> bool:
         """Take the welcome of a resume in.
@@ -96,6 +129,8 @@ class Wire:
             return only
         if received != 0:
             self._violated("P2", f"{outcome} with received {received}")
+        if self.places is not None:
+            self.places.restarted(welcome.get("replayed") if self._named else None)
         self.received = self.acknowledged = 0
         self._sent.clear()
         self._next_id = 1
@@ -147,6 +182,8 @@ class Wire:
             self._violated("P5", f"a reply came to request {packet['request']}, which has none open: {packet}")
         elif packet.get("error") is None and body["type"] == "properties":
             self.properties |= body["set"]
+        elif packet.get("error") is None and body["type"] == "subscribe" and self.places is not None:
+            self.places.subscribed(packet["request"], body["selector"])
         return body
 
     def is_asked_for(self, topic: str) -> bool:
@@ -172,6 +209,9 @@ class Wire:
         """Acknowledge all that was received."""
         self.acknowledged = self.received
         return {"type": "ack", "received": self.received}
+
+    def _unanswered(self) -> dict[int, str]:
+        return {number: body["selector"] for number, body in self.requests.items() if body["type"] == "subscribe"}
 
     # --- Inside ---------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from tests.chaos.deadlines import Stuck, ended
 from tests.chaos.load.connection import Connection, Over
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, LEAVER, Habits
-from tests.chaos.load.wire import KEPT, SUPPORTS, Packet, Wire
+from tests.chaos.load.wire import KEPT, Packet, Wire, supports
 from tests.support.numbering import SESSION_PACKETS
 
 ACKNOWLEDGE: Final = 0.4
@@ -49,13 +49,14 @@ class Witness:
         crowd: what it shares with the others.
         name: for violations, also its principal.
         habits: what it does besides; see ``habits``.
+        replays: whether it tells its node how far it has come.
 
     Attributes:
         wire: the session it has; None between two.
         connected: whether that has a connection.
     """
 
-    def __init__(self, crowd: Crowd, name: str, *, habits: frozenset[str]) -> None:
+    def __init__(self, crowd: Crowd, name: str, *, habits: frozenset[str], replays: bool = False) -> None:
         self.crowd = crowd
         self.name = name
         self.wire: Wire | None = None
@@ -71,6 +72,7 @@ class Witness:
         self._said_bye = False
         self._last_error: Packet | None = None
         self._away = 0.0
+        self._replays = replays
         self._served_by = ""
 
     # --- For the run ----------------------------------------------------------------------------------------------
@@ -137,7 +139,7 @@ class Witness:
             "principal": self.name,
             "properties": properties,
             "window": window,
-            "supports": SUPPORTS,
+            "supports": supports(replays=self._replays),
         }
 
     def _welcomed(self, welcome: Packet) -> None:
@@ -145,7 +147,7 @@ class Witness:
         account = self.crowd.account
         self._habits.connected(now)
         if welcome["outcome"] == "created":
-            self.wire = Wire(welcome, self.name, {"of": self.name}, self._violated)
+            self.wire = Wire(welcome, self.name, {"of": self.name}, self._violated, replays=self._replays)
             self._updates = account.opened(now, self.wire.id, self.name, window=self.wire.window)
             self._served_by = welcome["node"]
             self._habits.opened(now)
@@ -157,6 +159,7 @@ class Witness:
         wire = self._session
         kept = welcome["outcome"] in KEPT
         through = wire.received + welcome["resent"] if kept else 0
+        named, replayed = wire.is_replayed(welcome)
         former, self._served_by = self._served_by, welcome["node"]
         only = wire.resumed(welcome)
         told = Welcome(now, kept=kept, conflated=welcome["conflated"], through=through, only=only)
@@ -170,6 +173,8 @@ class Witness:
             reason=welcome.get("reason") or "",
             former=former,
             node=welcome["node"],
+            named=named,
+            replayed=replayed,
         )
         account.recovered(recovery, told)
         self._compare(now, welcome)
@@ -238,6 +243,8 @@ class Witness:
             case "update":
                 self._take_update(now, packet)
             case "notice":
+                if wire.places is not None:
+                    wire.places.notice(packet)
                 self.crowd.account.notice(now, wire.id, packet["code"])
             case "reply":
                 self._take_reply(now, packet)
@@ -249,6 +256,8 @@ class Witness:
 
     def _take_update(self, now: float, packet: Packet) -> None:
         assert self._updates is not None, "there is a session"
+        if self._session.places is not None:
+            self._session.places.update(packet)
         topic, value = packet["topic"], packet["value"]
         if type(value) is not int:
             self._violated("P2", f"{topic} has the value {value!r}, which nobody published")
