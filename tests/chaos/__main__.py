@@ -19,7 +19,7 @@ from tests.chaos.deadlines import Stuck
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import possible, summary_table
 from tests.chaos.pages import require_browser, strike_pages
-from tests.chaos.plan import Plan, PlanUnreadable, draw
+from tests.chaos.plan import MIRRORS, Plan, PlanUnreadable, draw
 from tests.chaos.report import report
 from tests.chaos.run import strike
 from tests.support.browser import BrowserMissing
@@ -48,6 +48,11 @@ UNMADE: Final = (
     "--grid", type=click.Choice(GRIDS), default="single", show_default=True, help="What nodes have for a grid."
 )
 @click.option(
+    "--mirror",
+    type=click.Choice(MIRRORS),
+    help="Whether nodes have backups, which keep copies of their sessions; decided by the seed if not given.",
+)
+@click.option(
     "--plan",
     "file",
     type=click.Path(path_type=Path, exists=True),
@@ -72,6 +77,7 @@ def main(
     faults: str | None,
     without: str | None,
     grid: str,
+    mirror: str | None,
     file: Path | None,
     folder: Path,
     browser: bool,
@@ -89,13 +95,16 @@ def main(
     if browser and not dry:
         _require_browser()
     seed = secrets.randbelow(1 << 32) if seed is None else seed
-    plan = _drawn(seed, grid, minutes, _names(faults, without)) if file is None else _read(file)
+    plan = _drawn(seed, grid, minutes, _names(faults, without), mirror) if file is None else _read(file)
     if not plan.steps and not dry:
         raise click.UsageError("the plan has no fault: give more minutes, or other faults")
     run = folder / f"{plan.grid}-{plan.seed}"
     run.mkdir(parents=True, exist_ok=True)
     plan.write(run / "plan.json")
-    click.echo(f"seed {plan.seed}, {plan.grid}, {len(plan.steps)} faults in {plan.seconds:g} s; {run / 'plan.json'}")
+    click.echo(
+        f"seed {plan.seed}, {plan.grid}, mirror {plan.mirror}, {len(plan.steps)} faults in {plan.seconds:g} s; "
+        f"{run / 'plan.json'}"
+    )
     if dry:
         for step in plan.steps:
             click.echo(f"{step.at:6.1f} s  {step}  for {step.lasts:g} s")
@@ -133,11 +142,11 @@ def _read(file: Path) -> Plan:
         raise click.UsageError(str(unreadable)) from None
 
 
-def _drawn(seed: int, grid: str, minutes: float, names: list[str]) -> Plan:
+def _drawn(seed: int, grid: str, minutes: float, names: list[str], mirror: str | None) -> Plan:
     chosen, missing = possible((CATALOGUE[name] for name in names), grid)
     for name, why in missing.items():
         click.echo(f"{name} is left out: {why}")
-    return draw(seed=seed, grid=grid, seconds=minutes * 60, faults=chosen)
+    return draw(seed=seed, grid=grid, seconds=minutes * 60, faults=chosen, mirror=mirror)
 
 
 def _require_browser() -> None:

@@ -26,6 +26,17 @@ _ROUNDED: Final = 2
 """Decimals of seconds, so that a plan can be read and shortened by hand."""
 
 
+OFF: Final = "off"
+ASYNC: Final = "async"
+MIRRORS: Final = (OFF, ASYNC)
+"""Whether nodes have backups: none, or one that they do not wait for."""
+
+
+def mirror_of(seed: int) -> str:
+    """Tell what a seed decides of backups: every other one has some."""
+    return MIRRORS[seed % len(MIRRORS)]
+
+
 class PlanUnreadable(Exception):
     """The file is no plan; the message says what is wrong."""
 
@@ -60,16 +71,18 @@ class Plan:
         grid: the kind of grid it is for.
         seconds: how long faults are struck.
         steps: by time.
+        mirror: whether nodes have backups: one of ``MIRRORS``.
     """
 
     seed: int
     grid: str
     seconds: float
     steps: tuple[Step, ...]
+    mirror: str = OFF
 
     def write(self, file: Path) -> None:
         """Write it as JSON, one fault a line."""
-        head = json.dumps({"seed": self.seed, "grid": self.grid, "seconds": self.seconds})
+        head = json.dumps({"seed": self.seed, "grid": self.grid, "seconds": self.seconds, "mirror": self.mirror})
         steps = ",\n  ".join(json.dumps(asdict(step)) for step in self.steps)
         file.write_text(f'{head[:-1]}, "steps": [\n  {steps}\n]}}\n')
 
@@ -86,16 +99,19 @@ class Plan:
                 Step(float(each["at"]), each["fault"], float(each["lasts"]), dict(each["parameters"]))
                 for each in data["steps"]
             )
-            plan = cls(int(data["seed"]), str(data["grid"]), float(data["seconds"]), steps)
+            mirror = str(data.get("mirror", OFF))
+            plan = cls(int(data["seed"]), str(data["grid"]), float(data["seconds"]), steps, mirror)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PlanUnreadable(f"{file} is no plan: {error!r}") from error
+        if plan.mirror not in MIRRORS:
+            raise PlanUnreadable(f"{file}: there is no mirror {plan.mirror!r}")
         for step in plan.steps:
             if step.fault not in catalogue or plan.grid not in catalogue[step.fault].grids:
                 raise PlanUnreadable(f"{file}: there is no fault {step.fault!r} of the grid {plan.grid!r}")
         return plan
 
 
-def draw(*, seed: int, grid: str, seconds: float, faults: Sequence[Fault]) -> Plan:
+def draw(*, seed: int, grid: str, seconds: float, faults: Sequence[Fault], mirror: str | None = None) -> Plan:
     """Draw a plan.
 
     Args:
@@ -103,6 +119,7 @@ def draw(*, seed: int, grid: str, seconds: float, faults: Sequence[Fault]) -> Pl
         grid: ``single``, ``sentinel`` or ``cluster``.
         seconds: how long faults are struck; each ends within that time.
         faults: those that may occur; what is not of this grid is left out.
+        mirror: whether nodes have backups; the seed decides if it is not given.
     """
     random = Random(f"{seed} plan")
     possible = [fault for fault in faults if grid in fault.grids]
@@ -124,7 +141,7 @@ def draw(*, seed: int, grid: str, seconds: float, faults: Sequence[Fault]) -> Pl
                 busy |= dict.fromkeys(claims, at + lasts + fault.settles)
                 break
         at += random.expovariate(1 / GAP)
-    return Plan(seed, grid, seconds, tuple(steps))
+    return Plan(seed, grid, seconds, tuple(steps), mirror or mirror_of(seed))
 
 
 def _free(claims: frozenset[str], busy: Mapping[str, float], at: float) -> bool:

@@ -29,7 +29,7 @@ from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
 from tests.chaos.load.witness import Witness
 from tests.chaos.outcome import Outcome, Struck
-from tests.chaos.plan import Plan, Step
+from tests.chaos.plan import OFF, Plan, Step
 from tests.chaos.reader import UNREADABLE, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
 from tests.chaos.waiting import Waiting
@@ -522,7 +522,8 @@ async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
     linked, parted = grid_links.unavailable in needs, node_links.unavailable in needs
     judged: tuple[Outcome, float] | None = None
     try:
-        async with running(plan.grid, folder, clocked=clocked, linked=linked, parted=parted) as target:
+        parts = {"clocked": clocked, "linked": linked, "parted": parted, "backups": plan.mirror != OFF}
+        async with running(plan.grid, folder, **parts) as target:
             run = Run(plan, target, tell)
             judged = await run.run(), run.now()
     except Stuck as stuck:
@@ -535,5 +536,6 @@ async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
 
 def command_line(plan: Plan, options: Sequence[str] = ()) -> str:
     """The command that repeats a run."""
-    words = [f"--seed {plan.seed}", f"--grid {plan.grid}", f"--minutes {plan.seconds / 60:g}", *options]
+    words = [f"--seed {plan.seed}", f"--grid {plan.grid}", f"--minutes {plan.seconds / 60:g}"]
+    words += [f"--mirror {plan.mirror}", *options]
     return f'make chaos OPTIONS="{" ".join(words)}"'

@@ -387,7 +387,13 @@ async def _nothing_to_read() -> None:
 
 @asynccontextmanager
 async def running(
-    kind: str, folder: Path, *, clocked: bool = False, linked: bool = False, parted: bool = False
+    kind: str,
+    folder: Path,
+    *,
+    clocked: bool = False,
+    linked: bool = False,
+    parted: bool = False,
+    backups: bool = False,
 ) -> AsyncIterator[Target]:
     """Start a cluster on a grid of a kind, and stop it at the end.
 
@@ -397,6 +403,7 @@ async def running(
         clocked: whether Redis gets a clock that can be set; it looks into a file then whenever it needs the time.
         linked: whether nodes reach a grid with replicas through proxies; they always do with one Redis.
         parted: whether nodes reach each other through proxies.
+        backups: whether each node has another one that keeps copies of its sessions.
 
     Raises:
         Stuck: it did not stop in time.
@@ -411,7 +418,9 @@ async def running(
         if replicated is not None and linked:
             links = await exits.enter_async_context(grid_links(NODES, replicated.ports))
         between = await exits.enter_async_context(node_links(NODES)) if parted else None
-        settings = SETTINGS if between is None else SETTINGS | {"link": between.address}
+        settings = SETTINGS | ({"backup": "auto"} if backups else {})
+        if between is not None:
+            settings["link"] = between.address
         led = [each.environment() for each in (links, between) if each is not None]
         opened = cluster(
             folder,

@@ -18,7 +18,7 @@ from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import NODES
 from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Plan, PlanUnreadable, draw
-from tests.chaos.run import Tell
+from tests.chaos.run import Tell, command_line
 
 ALL = list(CATALOGUE.values())
 
@@ -89,6 +89,17 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert Plan.read(tmp_path / "plan.json", CATALOGUE) == plan
 
 
+def test_every_other_seed_has_backups_unless_it_is_said(tmp_path: Path) -> None:
+    plans = [draw(seed=seed, grid="single", seconds=20, faults=ALL) for seed in range(4)]
+    assert [plan.mirror for plan in plans] == ["off", "async", "off", "async"]
+    said = draw(seed=1, grid="single", seconds=20, faults=ALL, mirror="off")
+    assert (said.mirror, said.steps) == ("off", plans[1].steps)
+    assert "--mirror off" in command_line(said)
+    arguments = ["--dry", "--seed", "2", "--mirror", "async", "--minutes", "1", "--folder", str(tmp_path)]
+    assert "mirror async" in CliRunner().invoke(main, arguments).output
+    assert Plan.read(tmp_path / "single-2" / "plan.json", CATALOGUE).mirror == "async"
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [
@@ -96,6 +107,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
         ({"grid": "sentinel", "steps": [{"at": 1, "fault": "redis-flushed", "lasts": 1, "parameters": {}}]}, "flushed"),
         ({"steps": [{"at": 1}]}, "is no plan"),
         ({"seed": None}, "is no plan"),
+        ({"mirror": "glass"}, "no mirror"),
     ],
 )
 def test_what_is_no_plan_is_refused(tmp_path: Path, change: dict[str, object], match: str) -> None:

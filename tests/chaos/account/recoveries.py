@@ -19,8 +19,8 @@ from typing import Final
 
 from tests.chaos.account.violation import Violation
 
-KEPT: Final = frozenset({"reattached", "handed_over"})
-"""Outcomes by which nothing is lost, because a node had all of the session."""
+KEPT: Final = frozenset({"reattached", "handed_over", "mirrored"})
+"""Outcomes by which nothing is lost, because a node had all of the session, or a copy of all of it."""
 
 AFTER: Final = 6.0
 """Seconds after trouble in which nodes have yet to find each other: they dial again after 5 s at most."""

@@ -10,19 +10,17 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+from tests.chaos.account.recoveries import KEPT
 from tests.chaos.account.sessions import Identity
 from tests.chaos.load.places import Places
 
 SUBPROTOCOL: Final = "gateway.v1.json"
 
-SUPPORTS: Final = ("handed_over",)
+SUPPORTS: Final = ("handed_over", "mirrored")
 """What a witness understands of what came after the protocol's first version (4.1.1)."""
 
 REPLAY: Final = "replay"
 """What a witness names besides that tells its server how far it has come (10.6)."""
-
-KEPT: Final = frozenset({"reattached", "handed_over"})
-"""Outcomes by which numbers go on (10)."""
 
 
 def supports(*, replays: bool) -> list[str]:

@@ -20,14 +20,14 @@ from typing import Final
 import aiohttp
 
 from tests.chaos.account.folds import Welcome
-from tests.chaos.account.recoveries import Recovery
+from tests.chaos.account.recoveries import KEPT, Recovery
 from tests.chaos.account.sessions import Identity
 from tests.chaos.account.updates import SessionUpdates
 from tests.chaos.deadlines import Stuck, ended
 from tests.chaos.load.connection import Connection, Over
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, LEAVER, Habits
-from tests.chaos.load.wire import KEPT, Packet, Wire, supports
+from tests.chaos.load.wire import Packet, Wire, supports
 from tests.support.numbering import SESSION_PACKETS
 
 ACKNOWLEDGE: Final = 0.4
