@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from gateway.settings import ConfigurationError, Problem
 from gateway.settings.declaration import Setting
+from gateway.settings.exposure import on_command_lines
 from pipeline.configuration import SETTINGS, Configuration, load
 from pipeline.errors import PipelineError
 from pipeline.sentences import GONE
@@ -40,7 +41,10 @@ def configured(*names: str) -> Callable[[Callable[..., int | None]], Callable[..
         @functools.wraps(function)
         def command(*, file: Path | None, **given: Any) -> int | None:
             flags = {name: text for name in names if (text := given.pop(name)) is not None}
-            return function(configuration=load(flags=flags, file=file), **given)
+            configuration = load(flags=flags, file=file)
+            for warning in on_command_lines(configuration.grid, lambda name: f"--{name}" if name in flags else ""):
+                click.echo(f"pipeline: warning: {warning}", err=True)
+            return function(configuration=configuration, **given)
 
         for each in reversed([SETTINGS[name] for name in names]):
             command = _flag_of(each)(command)

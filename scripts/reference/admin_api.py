@@ -45,8 +45,8 @@ _CONVENTIONS: Final = """\
   file of administrators, and must reach each other's admin ports (`admin_advertise`).
 - **Audit.** The log event `admin_acted` records each change, and `admin_refused` each refused token or role, at the
   node that was asked and at the one that did it.
-- **Methods.** `HEAD` where there is `GET`; `OPTIONS` lists the methods of a page. Answers are not for other origins: no
-  header of CORS is ever sent."""
+- **Methods.** `HEAD` where there is `GET`; `OPTIONS` lists the methods of a page. Of pages of other
+  origins only the consoles of the cluster's own nodes may read answers, by headers of CORS."""
 
 
 _TRIED: Final = """\

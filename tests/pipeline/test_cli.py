@@ -59,6 +59,22 @@ def test_config_shows_what_is_in_force_without_passwords(
     assert "hidden" not in told
 
 
+def test_a_password_on_the_command_line_is_warned_of_and_not_repeated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["config", "--grid", "redis://me:hidden@127.0.0.1:6379/3"]) == 0
+    told = capsys.readouterr()
+    assert told.err.startswith(
+        "pipeline: warning: --grid has a password in it, which every user of this machine can read"
+    )
+    assert "hidden" not in told.err + told.out
+
+    monkeypatch.setenv("PIPELINE_GRID", "redis://me:hidden@127.0.0.1:6379/3")
+    assert main(["config"]) == 0
+    assert main(["config", "--grid", "redis://127.0.0.1:6379/3"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
