@@ -206,6 +206,14 @@ RECOVERY: Final = Dashboard(
                     ),
                     unit=Unit.PER_SECOND,
                 ),
+                Panel(
+                    title="Output that waits for backups",
+                    meaning="Connections whose output waits at the moment, and those a second that stopped waiting.",
+                    queries=(
+                        Query(f"sum by (node) (gateway_mirror_held_connections{{{CLUSTER}}})", "{{node}}: wait"),
+                        Query(rate("gateway_mirror_lapses_total", by="node"), "{{node}}: stopped"),
+                    ),
+                ),
             ),
         ),
         Section(

@@ -74,6 +74,7 @@ class Connections:
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
+        self._mirror = mirror
         self._open: set[Connection] = set()
         self._failures = FailureHandler(context, sessions)
         session_factory = SessionFactory(
@@ -176,6 +177,8 @@ class Connections:
             connection: the connection.
             administrators: knows who may come in at the admin port; None for the client port.
         """
+        if self._mirror is not None and administrators is None:
+            connection = self._mirror.wrap(connection)
         self._open.add(connection)
         session: Session | None = None
         try:
