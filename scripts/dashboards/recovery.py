@@ -276,6 +276,28 @@ RECOVERY: Final = Dashboard(
                     width=12,
                 ),
                 Panel(
+                    title="History read by clients",
+                    meaning="Events of topics with history that clients have read, and readings that met a gap: not "
+                    "all that they asked for was kept.",
+                    queries=(
+                        Query(rate("gateway_history_events_total"), "events {{node}}"),
+                        Query(rate("gateway_history_gaps_total"), "gaps {{node}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                    width=12,
+                ),
+                Panel(
+                    title="History cut and restored",
+                    meaning="Entries of histories that were cut by age or dropped with their destination, and events "
+                    "that nodes put back after the grid had lost writes.",
+                    queries=(
+                        Query(rate("gateway_history_swept_total"), "cut {{node}}"),
+                        Query(rate("gateway_history_restored_total"), "restored {{node}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                    width=12,
+                ),
+                Panel(
                     title="What it costs",
                     meaning="Streams read again, and updates looked at: once for all who come together.",
                     queries=(
