@@ -257,6 +257,7 @@ class Node:
             not_ready=self.not_ready,
             draining=lambda: self.draining,
             connections=lambda: len(self.connections),
+            backup=None if self.mirror is None else self.mirror.state,
         )
         self._membership.report_by(self._reports)
         self._moves = SessionMover(context, self.sessions, giver)

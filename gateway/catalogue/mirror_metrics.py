@@ -7,7 +7,7 @@ from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
 MIRROR_SESSIONS = Metric(
     "gateway_mirror_sessions",
     Kind.GAUGE,
-    "Sessions of this node, by whether its backup has a copy; none without a backup.",
+    "Sessions of a node that is to have a backup, by whether that has a copy.",
     "copied",
     ("true", "false"),
 )

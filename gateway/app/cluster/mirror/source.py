@@ -55,6 +55,10 @@ REFUSED_PAUSE: Final = 5.0
 TOLD_PAUSE: Final = 1.0
 """Seconds between two times that the grid is told how far the backup is filled."""
 
+TOLD_AGAIN: Final = 0.25
+"""Part of the time for which the grid remembers it without the node, after which it is told all the same: whoever took
+this node for dead has limited what the grid knows to that time."""
+
 CLOSED_AT_ONCE: Final = 200
 """Sessions that are let go of in one turn of the loop: a millisecond."""
 
@@ -100,6 +104,7 @@ class MirrorSource:
         self._events: dict[int, tuple[StreamPosition, EventId]] = {}
         self._told: Backup | None = None
         self._told_at = 0.0
+        self._told_in = context.grid.generation
         self._closed = False
         self._gate: OutputGate | None = None
         links.on_change(self._link_changed)
@@ -149,8 +154,12 @@ class MirrorSource:
         """Tell of how many sessions the backup has a copy, and of how many it should."""
         log = self._log
         if log is None:
-            return 0, 0
+            return 0, len(self._sessions)
         return max(0, len(log) - log.waiting - len(self._refused)), len(log) + self._unfilled
+
+    def state(self) -> tuple[NodeRef | None, int, int]:
+        """Tell the node that has copies, if there is one, of how many sessions, and of how many it should."""
+        return self.backup, *self.counts()
 
     def close(self) -> None:
         """Send nothing more: what is done with the sessions from now on is of the end of this node, and not theirs."""
@@ -301,13 +310,15 @@ class MirrorSource:
         if self._backup is not None and self._log is not None:
             whole, of = self.counts()
             backup = Backup(node=self._backup, mode=self._mode, whole=whole, of=of)
-        told = self._told
+        generation = self._grid.generation
+        # A grid that lost writes may have lost this.
+        told = self._told if generation == self._told_in and now - self._told_at < self._keep * TOLD_AGAIN else None
         is_other = (told is None) != (backup is None) or (told and backup and told.node != backup.node)
         if backup == told or (not is_other and now - self._told_at < TOLD_PAUSE):
             return
         with suppress(GridUnavailable):
             if await self._grid.nodes.tell_backup(self._me, backup, keep=self._keep):
-                self._told, self._told_at = backup, now
+                self._told, self._told_at, self._told_in = backup, now, generation
 
     # --- Frames -------------------------------------------------------------------------------------------------------
 
