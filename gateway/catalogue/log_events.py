@@ -323,6 +323,13 @@ GRID_FOREIGN_DATA = LogEvent(
     "seconds.",
     ("key", "what", "error"),
 )
+MESSAGES_NOT_HELD = LogEvent(
+    "messages_not_held",
+    Level.WARNING,
+    "A client has received messages of a queue that its session did not hold any more when they were to be accepted: "
+    "they were held for too long, or the grid has lost writes. They are delivered again, and marked.",
+    ("session", "queue", "count"),
+)
 GRID_RESTORED = LogEvent(
     "grid_restored",
     Level.INFO,

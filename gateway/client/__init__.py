@@ -12,6 +12,7 @@ async with connect("ws://127.0.0.1:8100", principal="alice") as session:
 It reconnects by itself, and every recovery says what it preserved: ``Session.recoveries``.
 """
 
+from gateway.client.consumers import Ack, Message, MessageConsumer
 from gateway.client.history_streams import HistoryStream
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
@@ -25,7 +26,10 @@ from gateway.core.client.errors import (
     InvalidSelector,
     InvalidTopic,
     InvalidValue,
+    NoSuchQueue,
+    NotHeld,
     PositionGone,
+    QueueFull,
     RequestFailed,
     RequestRefused,
     RequestTimedOut,
@@ -39,9 +43,19 @@ from gateway.core.client.errors import (
     Unauthenticated,
     ValueTooLarge,
 )
-from gateway.core.client.types import Notice, Receipt, Recovery, SelectionsWithdrawn, SessionState, Update, ValuesReread
+from gateway.core.client.types import (
+    Notice,
+    Receipt,
+    Recovery,
+    SelectionsWithdrawn,
+    SendReceipt,
+    SessionState,
+    Update,
+    ValuesReread,
+)
 
 __all__ = [
+    "Ack",
     "ClearTextWarning",
     "ConnectFailed",
     "Connecting",
@@ -53,14 +67,20 @@ __all__ = [
     "InvalidSelector",
     "InvalidTopic",
     "InvalidValue",
+    "Message",
+    "MessageConsumer",
+    "NoSuchQueue",
+    "NotHeld",
     "Notice",
     "PositionGone",
+    "QueueFull",
     "Receipt",
     "Recovery",
     "RequestFailed",
     "RequestRefused",
     "RequestTimedOut",
     "SelectionsWithdrawn",
+    "SendReceipt",
     "Session",
     "SessionClosed",
     "SessionEnded",

@@ -12,6 +12,7 @@ from typing import Final, Literal, Self, overload
 
 import orjson
 
+from gateway.client.consumers import DEFAULT_CREDIT, MOST_CREDIT, Ack, MessageConsumer
 from gateway.client.credential_source import CredentialsSource
 from gateway.client.history_streams import HistoryFeed, HistoryStream, read_history
 from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, time_limit
@@ -31,12 +32,12 @@ from gateway.core.client.errors import (
 from gateway.core.client.log_reader import parse_position
 from gateway.core.client.options import CONNECT_TIMEOUT
 from gateway.core.client.request_table import PACKET_OVERHEAD, UNNUMBERED, encode_within
-from gateway.core.client.types import Notice, Receipt, Recovery, SessionState, Update
+from gateway.core.client.types import Notice, Receipt, Recovery, SendReceipt, SessionState, Update
 from gateway.core.client.urls import check_urls, in_clear_text
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.wire.codec import json_text
-from gateway.core.wire.packets import Authenticate, Publish, SetProperties, Subscribe
+from gateway.core.wire.packets import Authenticate, Publish, Send, SetProperties, Subscribe
 from gateway.core.wire.properties import check_properties, is_unicode
 
 HISTORY_LIMIT: Final = 1_000
@@ -273,6 +274,76 @@ class Session:
             raise ValueTooLarge(f"the value has {len(text)} bytes of JSON; the node accepts {most}")
         reply = await self._supervisor.request(Publish(UNNUMBERED, path, text), timeout)
         return Receipt(event_id=reply.event or "", version=reply.version or 0)
+
+    # --- Queues -------------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        queue: str,
+        value: object,
+        *,
+        headers: Mapping[str, str] | None = None,
+        delay: float = 0.0,
+        expires: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - public
+    ) -> SendReceipt:
+        """Put a message into a queue, exactly once however often the client has to ask (P5).
+
+        Args:
+            queue: its path, such as ``jobs/render``; an administrator has declared it.
+            value: anything that orjson encodes, as for ``publish``.
+            headers: texts by name, which travel with it.
+            delay: seconds until somebody may be given it.
+            expires: seconds after which nobody is, and it becomes a dead letter; None as the queue has it.
+            timeout: seconds; None for the session's default.
+
+        Returns:
+            The receipt, once the message is in the grid (P4).
+
+        Raises:
+            NoSuchQueue: nobody has declared it.
+            QueueFull: it has no room; the message was not sent.
+            InvalidTopic, ValueTooLarge, InvalidValue, RequestRefused, RequestTimedOut, SessionEnded: as for
+                ``publish``.
+        """
+        path = parse_topic(_text("queue", queue, InvalidTopic))
+        text = json_text(value)
+        limits = self._supervisor.welcome.limits
+        ask = Send(UNNUMBERED, path, text, dict(headers or {}), float(delay), expires)
+        if len(text) > limits.value_bytes:
+            raise ValueTooLarge(f"the value has {len(text)} bytes of JSON; the node accepts {limits.value_bytes}")
+        encode_within(ask, limits.message_bytes)
+        self._supervisor.check_queues()
+        reply = await self._supervisor.request(ask, timeout)
+        return SendReceipt(message_id=reply.sent or 0)
+
+    async def consume(
+        self,
+        queue: str,
+        *,
+        credit: int = DEFAULT_CREDIT,
+        ack: Ack | str = Ack.AUTO,
+        timeout: float | None = None,  # noqa: ASYNC109 - public
+    ) -> MessageConsumer:
+        """Be given messages of a queue, of which each goes to one consumer.
+
+        Args:
+            queue: its path.
+            credit: messages that this session may hold without having settled them; 1,000 at most.
+            ack: how they are settled: ``auto``, when they have been received here; ``each``, by ``accept``,
+                ``reject`` or ``release`` of each; ``client``, likewise, and ``accept`` includes all before it;
+                ``none``, before they are sent.
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            ValueError: *credit* or *ack* make no sense, or the session consumes from this queue already.
+            NoSuchQueue: nobody has declared it.
+            InvalidTopic, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
+        """
+        path = parse_topic(_text("queue", queue, InvalidTopic))
+        if type(credit) is not int or not 1 <= credit <= MOST_CREDIT:
+            raise ValueError(f"credit is a number of messages from 1 to {MOST_CREDIT}, not {credit!r}")
+        return await self._supervisor.consume(path, credit, Ack(ack), timeout)
 
     async def set_properties(self, changes: Mapping[str, str | None], *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """Change user-defined properties; returns once the grid has them.

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import SystemRandom
 from typing import Any
 
 from gateway.client.connection import Connection
 from gateway.client.connector import Connector
+from gateway.client.consumers import Ack, MessageConsumer
 from gateway.client.credential_source import NoCredentials, fetch
 from gateway.client.history import History
 from gateway.client.options import Options, time_limit
@@ -37,11 +38,13 @@ from gateway.core.client.errors import (
     SessionFailed,
 )
 from gateway.core.client.machine import ClientMachine
-from gateway.core.client.request_table import ClientAsk
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.client.types import Notice, Recovery, SessionState, Update
 from gateway.core.client.urls import describe_url
 from gateway.core.topics.selectors import Selector, parse_selector
+from gateway.core.types import DeliveryTag
 from gateway.core.wire import packets
+from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
 
 log = logging.getLogger("gateway.client")
@@ -75,6 +78,7 @@ class Supervisor:
         self.streams = Streams(self._deselect)
         self.recoveries: History[Recovery] = History()
         self.notices: History[Notice] = History()
+        self._consumers: dict[str, MessageConsumer] = {}
         self._life = self._loop.create_task(self._live(), name="gateway-client-session")
 
     # --- What it is ---------------------------------------------------------------------------------------------------
@@ -217,6 +221,64 @@ class Supervisor:
         except TimeoutError:
             raise RequestTimedOut(f"no answer within {limit} s; it is done later", sent=True) from None
 
+    # --- Queues -------------------------------------------------------------------------------------------------------
+
+    def check_queues(self) -> None:
+        """Make sure that the node of the moment knows queues.
+
+        Raises:
+            RequestRefused: it is of an older release, and would not understand what is asked.
+        """
+        if packets.QUEUES not in self.welcome.supports:
+            message = f"node {self.welcome.node} is of a release without queues"
+            raise RequestRefused(message, code=ErrorCode.UNKNOWN_PACKET_TYPE)
+
+    async def consume(self, queue: str, credit: int, ack: Ack, seconds: float | None) -> MessageConsumer:
+        """Consume from a queue; see ``Session.consume``.
+
+        Raises:
+            ValueError: the session does so already.
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``request``.
+        """
+        if queue in self._consumers:
+            raise ValueError(f"the session consumes from {queue} already; cancel that consumer first")
+        self.check_queues()
+        consumer = MessageConsumer(self, queue, credit, ack, self._forget_consumer)
+        # It listens before it asks, so that no message can come too early for it.
+        self._consumers[queue] = consumer
+        self._machine.consumers.begin(queue, credit, consumer.mode)
+        try:
+            await self.request(packets.Consume(UNNUMBERED, queue, credit, consumer.mode), seconds)
+        except RequestRefused:
+            self._end_consumer(queue, None)
+            raise
+        except BaseException:
+            # It may be executed, and then nothing of it shall stay.
+            self._end_consumer(queue, None)
+            if self.ended is None:
+                self._perform(self._machine.request(object(), packets.Cancel(UNNUMBERED, queue), self._clock()))
+            raise
+        return consumer
+
+    def consumed(self, queue: str, tags: Sequence[DeliveryTag]) -> None:
+        """The application has said what becomes of messages."""
+        self._machine.consumers.settled(queue, tags)
+
+    def allow(self, ask: packets.Consume) -> None:
+        """Ask for another credit, without waiting."""
+        if ask.queue in self._machine.consumers and self.ended is None:
+            self._machine.consumers.allow(ask.queue, ask.credit)
+            self._perform(self._machine.request(object(), ask, self._clock()))
+
+    def _forget_consumer(self, queue: str) -> None:
+        self._machine.consumers.end(queue)
+        self._consumers.pop(queue, None)
+
+    def _end_consumer(self, queue: str, error: GatewayError | None) -> None:
+        self._machine.consumers.end(queue)
+        if (consumer := self._consumers.pop(queue, None)) is not None:
+            consumer.end(error)
+
     def _limit(self, seconds: float | None) -> float | None:
         """Return how long a call may take whose caller says *seconds*; None for as long as the session lives.
 
@@ -323,7 +385,7 @@ class Supervisor:
             self._timer.cancel()
         self._timer = self._loop.call_at(deadline, self._timer_fired)
 
-    def _do(self, effect: Effect) -> None:  # noqa: C901 - one place for all of them
+    def _do(self, effect: Effect) -> None:  # noqa: C901, PLR0912 - one place for all of them
         match effect:
             case effects.Resolved(call, reply):
                 _settle(call, reply)
@@ -338,6 +400,12 @@ class Supervisor:
                 task = self._loop.create_task(self._fetch(purpose, seconds), name="gateway-client-fetch")
                 self._fetches.add(task)
                 task.add_done_callback(self._fetches.discard)
+            case packets.Message():
+                if (consumer := self._consumers.get(effect.queue)) is not None:
+                    consumer.received(effect)
+            case effects.ConsumerLost(queue, error):
+                log.warning("session %s: its consumer of %s ends: %s", self._name, queue, error)
+                self._end_consumer(queue, error)
             case effects.FailedOver():
                 self.streams.failed_over()
             case effects.Noticed():
@@ -406,6 +474,8 @@ class Supervisor:
         if isinstance(error, SessionEnded):
             told = None if effect.on_purpose else error
             self.streams.end(told)
+            for queue in list(self._consumers):
+                self._end_consumer(queue, None if told is None else told.again())
             self.recoveries.end(told)
             self.notices.end(told)
             level = logging.INFO if isinstance(error, SessionClosed) else logging.ERROR
@@ -424,9 +494,7 @@ class Supervisor:
 
 def _settle(call: object, outcome: Reply | GatewayError) -> None:
     """Hand an answer to who waits for it, if there still is somebody."""
-    if not isinstance(call, asyncio.Future):
-        raise AssertionError(f"{call!r} is no call of this shell")  # noqa: TRY004
-    if call.done():
+    if not isinstance(call, asyncio.Future) or call.done():  # else nobody waits
         return
     if isinstance(outcome, Reply):
         call.set_result(outcome)

@@ -42,6 +42,13 @@ Version = NewType("Version", int)
 EventId = NewType("EventId", str)
 """``<topic partition>-<grid generation>-<sequence>``: one update in the whole cluster, ordered in its partition."""
 
+MessageId = NewType("MessageId", int)
+"""Id of a message: rises along its queue, is never used again, and stays what it is wherever the message goes."""
+
+DeliveryTag = NewType("DeliveryTag", int)
+"""Number of one assignment of a message to a consumer: rises within a queue. Whoever settles names it, so that nobody
+settles by an assignment that was taken back."""
+
 GridGeneration = NewType("GridGeneration", int)
 """Grows by one whenever the grid may have lost writes: restart, promotion of a replica, loss of its data."""
 

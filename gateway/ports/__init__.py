@@ -12,6 +12,8 @@ Two rules hold for all of the grid's ports:
   nothing was changed.
 """
 
+from gateway.core.types import DeliveryTag, MessageId
+from gateway.core.wire.packets import Settlement
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
 from gateway.ports.connection import Connection, Receiver
 from gateway.ports.destinations import (
@@ -89,9 +91,7 @@ from gateway.ports.queues import (
     DeadLetter,
     DeliveriesLost,
     DeliveryItem,
-    DeliveryTag,
     Message,
-    MessageId,
     Overflow,
     QueueBounds,
     QueueFull,
@@ -101,7 +101,6 @@ from gateway.ports.queues import (
     SendResult,
     Sent,
     SettleCommand,
-    Settlement,
     SettleResult,
     SettleStep,
 )

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple, NewType, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
+from gateway.core.types import DeliveryTag, Epoch, MessageId, RequestNumber, SessionId, TopicPath
+from gateway.core.wire.packets import Settlement
 from gateway.ports.errors import Fenced, GridRefused
 from gateway.ports.sessions import Ownership
 from gateway.ports.topics import StreamPosition
-
-MessageId = NewType("MessageId", int)
-"""Id of a message: rises along its queue, is never used again, and stays what it is wherever the message goes."""
-
-DeliveryTag = NewType("DeliveryTag", int)
-"""Number of one assignment of a message to a consumer: rises within a queue. Whoever settles names it, so that nobody
-settles by an assignment that was taken back."""
 
 MESSAGE_BYTES: Final = 256
 """Bytes counted for each message besides headers and value: about what Redis needs for its id, place and record."""
@@ -47,6 +41,7 @@ class QueueBounds(NamedTuple):
         exclusive: one consumer at a time is given messages, the next one when it leaves.
         dead: most dead letters kept; the oldest go, at last.
         dead_size: most bytes of them.
+        dead_age: seconds after which one of them goes; 0 for never.
     """
 
     messages: int = 100_000
@@ -57,6 +52,7 @@ class QueueBounds(NamedTuple):
     exclusive: bool = False
     dead: int = 1_000
     dead_size: int = 16 * 1024**2
+    dead_age: float = 0.0
 
 
 class SendCommand(NamedTuple):
@@ -150,17 +146,6 @@ class AttachRefused(StrEnum):
     """The queue has as many consumers as it may have."""
     QUEUES = "queues"
     """The partition has as many queues as it may have."""
-
-
-class Settlement(StrEnum):
-    """What becomes of messages that a consumer holds."""
-
-    ACCEPT = "accept"
-    """They are done, and gone."""
-    REJECT = "reject"
-    """They become dead letters."""
-    RELEASE = "release"
-    """They go back to their place in the queue, as failed deliveries."""
 
 
 class SettleStep(NamedTuple):
@@ -351,7 +336,7 @@ class QueueStore(Protocol):
     async def settle(self, command: SettleCommand) -> list[SettleResult]:
         """Settle what a consumer holds, one answer per step; it is given more for it in the same step.
 
-        A session that does not consume, or that its present owner has not attached, holds nothing.
+        A session that does not consume holds nothing.
 
         Raises:
             Fenced: a newer owner has attached it, or the session has ended.

@@ -29,14 +29,19 @@ from gateway.core.wire.packets import (
     Authenticate,
     Backoff,
     Bye,
+    Cancel,
+    Consume,
     Hello,
     Limits,
+    Message,
     Notice,
     Publish,
     ReadHistory,
     Reply,
     Resume,
+    Send,
     SetProperties,
+    Settle,
     Subscribe,
     Unsubscribe,
     Update,
@@ -113,6 +118,11 @@ def encode_body(body: object) -> bytes:
             return codec.encode_reply(body)
         case Notice():
             return codec.encode_notice(body)
+        case Message():
+            headers = codec.json_text(dict(body.headers)) if body.headers else b""
+            return codec.encode_message(body, headers, codec.json_text(body.value))
+        case Send() | Consume() | Cancel() | Settle():
+            return codec.encode_request(body)
         case Subscribe() | Unsubscribe() | Publish() | ReadHistory() | SetProperties() | Authenticate():
             return codec.encode_request(body)
         case _:

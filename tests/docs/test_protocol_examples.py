@@ -19,7 +19,16 @@ import pytest
 from gateway.app.connections.hello import MAX_CLIENT_TYPE
 from gateway.core.topics.selectors import MAX_ANY
 from gateway.core.topics.topics import MAX_PATH_BYTES, MAX_SEGMENTS
-from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, Version
+from gateway.core.types import (
+    Attempt,
+    DeliveryTag,
+    EventId,
+    MessageId,
+    NodeId,
+    PacketId,
+    RequestNumber,
+    Version,
+)
 from gateway.core.wire import codec, properties
 from gateway.core.wire.codec import readers
 from gateway.core.wire.codes import (
@@ -35,14 +44,18 @@ from gateway.core.wire.codes import (
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
     Ack,
+    AckMode,
     Authenticate,
     Backoff,
     Bye,
+    Cancel,
+    Consume,
     Error,
     GoAway,
     Hello,
     HistoryPart,
     Malformed,
+    Message,
     Notice,
     NoticeCode,
     Packet,
@@ -52,9 +65,12 @@ from gateway.core.wire.packets import (
     ReadHistory,
     Reply,
     Resume,
+    Send,
     SessionBody,
     SessionPacket,
     SetProperties,
+    Settle,
+    Settlement,
     Subscribe,
     Unsubscribe,
     Update,
@@ -219,6 +235,35 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "unsubscribe": session(2, Unsubscribe(RequestNumber(2), "prices/secret/**")),
     "properties": session(2, SetProperties(RequestNumber(2), {"team": "rates", "desk": None})),
     "authenticate": session(3, Authenticate(RequestNumber(3), "s3cret-2")),
+    "send": session(
+        7, Send(RequestNumber(7), "jobs/render", b'{"frame":1}', {"kind": "draft"}, delay=2.5, expires=3600.0)
+    ),
+    "reply-to-send": session(9, Reply(request=RequestNumber(7), sent=MessageId(41))),
+    "consume": session(8, Consume(RequestNumber(8), "jobs/render", 32, AckMode.EACH)),
+    "message": session(
+        10,
+        Message(
+            queue="jobs/render",
+            message=MessageId(41),
+            delivery=DeliveryTag(17),
+            sent=1767225600000,
+            deliveries=1,
+            redelivered=True,
+            headers={"kind": "draft"},
+            value={"frame": 1},
+        ),
+    ),
+    "cancel": session(9, Cancel(RequestNumber(9), "jobs/render")),
+    "settle": session(
+        10,
+        Settle(
+            RequestNumber(10),
+            "jobs/render",
+            ((MessageId(41), DeliveryTag(17)), (MessageId(42), DeliveryTag(18))),
+            Settlement.RELEASE,
+            5.0,
+        ),
+    ),
     "reply-to-publish": session(41, Reply(request=NINE, version=Version(8), event=EventId("25-1-8")), 12),
     "reply": session(41, Reply(request=NINE)),
     "reply-with-an-error": session(

@@ -236,12 +236,15 @@ class Queues:
         return [stored[each].message if each in stored else None for each in messages]
 
     def may_settle(self, ownership: Ownership, name: TopicPath) -> bool | None:
-        """Tell whether a session may settle by an ownership; None if a newer one has attached it."""
+        """Tell whether a session may settle by an ownership; None if a newer one has been here."""
         queue = self._find(name)
         consumer = None if queue is None else queue.consumers.get(ownership.session)
         if consumer is None:
             return False
-        return None if consumer.epoch > ownership.epoch else consumer.epoch == ownership.epoch
+        if consumer.epoch > ownership.epoch:
+            return None
+        consumer.epoch = ownership.epoch
+        return True
 
     def see(self, session: SessionId, name: TopicPath, seen: DeliveryTag) -> None:
         """Note what the client of a consumer has received."""
@@ -440,6 +443,9 @@ class Queues:
                         consumer.served = queue.turn
                     del consumer.held[tag]
                     self._give_back(queue, message, now, failed=tag <= consumer.seen)
+        age = queue.bounds.dead_age
+        for number in [each.message.id for each in queue.dead() if age and each.since + age <= now]:
+            del queue.messages[number]
         for number, stored in list(queue.messages.items()):
             is_held = not stored.reason and stored.ready_at is None and number not in queue.ready
             if stored.expires is not None and stored.expires <= now and not is_held:
@@ -501,4 +507,6 @@ def _is_due(queue: _Queue, now: float) -> bool:
     times = [each.ready_at for each in queue.messages.values()]
     times += [each.expires for each in queue.messages.values()]
     times += [until for consumer in queue.consumers.values() for _, until in consumer.held.values()]
+    if queue.bounds.dead_age:
+        times += [each.since + queue.bounds.dead_age for each in queue.dead()]
     return any(each is not None and each <= now for each in times)

@@ -52,8 +52,8 @@ key                              type    content
                                          deleted when it has neither messages nor consumers.
 ``P:{t17}:queue-messages:<q>``   hash    id → ``<sent> <expires> <bytes of headers> <headers><value>``.
 ``P:{t17}:queue-ready:<q>``      zset    id → id, of messages that wait for a consumer.
-``P:{t17}:queue-timers:<q>``     zset    ``r<id>`` (delayed), ``e<id>`` (expires), ``a<member of held>`` (is taken
-                                         back) → when.
+``P:{t17}:queue-timers:<q>``     zset    ``r<id>`` (delayed), ``e<id>`` (expires), ``d<id>`` (a dead letter goes),
+                                         ``a<member of held>`` (is taken back) → when.
 ``P:{t17}:queue-held:<q>``       zset    ``<session> <tag> <id>`` of each message that somebody holds, all with score 0.
 ``P:{t17}:queue-consumers:<q>``  hash    session → ``<epoch> <credit> <held> <seen> <joined>``.
 ``P:{t17}:queue-idle:<q>``       zset    consumer with credit left → the tag that it was given last.

@@ -412,7 +412,7 @@ def _bounds(bounds: QueueBounds) -> str:
     oldest = int(bounds.overflow is Overflow.DROP_OLDEST)
     return (
         f"{bounds.messages} {bounds.size} {oldest} {bounds.deliveries} {round(bounds.ack_within * 1000)} "
-        f"{int(bounds.exclusive)} {bounds.dead} {bounds.dead_size}"
+        f"{int(bounds.exclusive)} {bounds.dead} {bounds.dead_size} {round(bounds.dead_age * 1000)}"
     )
 
 

@@ -16,7 +16,7 @@ from gateway.app.journal.session_events import SessionExpired, SessionOrphaned
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
-from gateway.core.topics.topics import SESSION_PARTITIONS
+from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef, SessionId
 from gateway.ports import ExpiredLease, GridUnavailable, LeaseLost, LeaseTable
 
@@ -197,7 +197,10 @@ class Membership:
         return Expiry.of(expired, lease, now=self._clock.wall())
 
     async def reap(self) -> None:
-        """End sessions whose window is over, for ever; the living nodes share the partitions among them."""
+        """End sessions whose window is over, and do what is due in queues, for ever.
+
+        The living nodes share the partitions among them.
+        """
         while True:
             await asyncio.sleep(self._parameters.reap * (0.5 + self._clock.random()))
             if self._grid_recovery.is_recovering():
@@ -213,6 +216,9 @@ class Membership:
                 ):
                     for ended in batch:
                         self._announce(SessionExpired(ended.session, ended.epoch))
+                # Not only of queues that are declared now: what was sent before is there still.
+                mine = range(rank, TOPIC_PARTITIONS, len(alive))
+                await asyncio.gather(*(self._grid.queues.fire(partition) for partition in mine))
             except GridUnavailable:
                 continue
 

@@ -52,6 +52,9 @@ class Connections:
         links: to other nodes; None if there are none.
         mirror: keeps a backup of this node; None if it has none.
         draining: whether connections that were accepted earlier come too late for a session.
+
+    Attributes:
+        consumers: of the sessions held here.
     """
 
     def __init__(
@@ -74,7 +77,7 @@ class Connections:
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
-        self._mirror = mirror
+        self.consumers = requests.consumers
         self._open: set[Connection] = set()
         self._failures = FailureHandler(context, sessions)
         session_factory = SessionFactory(
@@ -177,8 +180,6 @@ class Connections:
             connection: the connection.
             administrators: knows who may come in at the admin port; None for the client port.
         """
-        if self._mirror is not None and administrators is None:
-            connection = self._mirror.wrap(connection)
         self._open.add(connection)
         session: Session | None = None
         try:

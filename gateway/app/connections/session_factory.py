@@ -18,8 +18,9 @@ from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId, RequestNumber
-from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.codes import FailoverReason, MirrorMode, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Replayed, Welcome
+from gateway.core.wire.support import understands
 from gateway.ports import Connection, SessionRecord
 
 
@@ -155,8 +156,8 @@ class SessionFactory:
             # token has the notice.
             session.declared = grid_generation
         session.advised_backoff = self._reconnect_advice.advice()
-        backup = mode = None
-        if self._mirror is not None and (mode := self._mirror.mode_of(session)) is not None:
+        backup = None
+        if self._mirror is not None and understands(supports, Outcome.MIRRORED):
             backup = self._mirror.backup
         machine.send_link(
             Welcome(
@@ -183,7 +184,7 @@ class SessionFactory:
                 supports=SERVER_SUPPORTS,
                 replayed=recovery.replayed,
                 backup=None if backup is None else backup.node,
-                mirror=None if mode is None else mode.value,
+                mirror=None if backup is None else MirrorMode.ASYNC.value,
             )
         )
         if writes_lost:

@@ -12,11 +12,14 @@ from typing import Final, TypeAlias
 from gateway.app.context import Context
 from gateway.app.registry.fencing import Fencing, NotWritten, Outdated, SessionLost
 from gateway.app.registry.recent_ends import End, RecentEnds
+from gateway.app.session.consumer import Terms
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.topics.selections import Selections
-from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
+from gateway.core.types import Attempt, DeliveryTag, Epoch, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
+    Attached,
+    AttachRefused,
     ClaimRefused,
     ClaimResult,
     Fenced,
@@ -27,13 +30,21 @@ from gateway.ports import (
     PublishResult,
     Restored,
     SelectionChanges,
+    SendCommand,
+    SendResult,
     SessionChanges,
     SessionGone,
     SessionRecord,
+    SettleCommand,
+    SettleResult,
+    SettleStep,
 )
 
 Proof: TypeAlias = tuple[Ownership, TokenGeneration]
 """The generation of a token that a client has shown to hold, and by whose ownership the grid is told."""
+
+MOST_CONSUMERS: Final = 10_000
+"""Sessions that may consume from one queue: some 2 MB of the grid, and more than one queue can keep busy (P20)."""
 
 RESTORE_BATCH: Final = 100
 """Sessions that are written again, or ended again, in one step: some milliseconds of the grid's time, so that claims
@@ -255,6 +266,56 @@ class FencedStore(Fencing):
         ``lost``). No coroutine stands between the caller and the grid: this is the hottest of all writes.
         """
         return self._grid.topics.publish(commands)
+
+    # --- Queues -------------------------------------------------------------------------------------------------------
+
+    def send(self, commands: Sequence[SendCommand]) -> Awaitable[list[SendResult]]:
+        """Send messages in the name of a session that is ready, as ``publish`` does; see ``QueueStore.send``."""
+        return self._grid.queues.send(commands)
+
+    async def attach_consumer(self, session: Session, queue: TopicPath, terms: Terms) -> Attached | AttachRefused:
+        """Let a session consume; only of sessions that are replicated. See ``QueueStore.attach``.
+
+        Raises:
+            Outdated, SessionLost: see ``fencing``.
+            GridUnavailable: it may have been done.
+        """
+        answers: list[Attached | AttachRefused] = []
+
+        async def attach(ownership: Ownership) -> None:
+            answers.append(
+                await self._grid.queues.attach(
+                    ownership, queue, credit=terms.credit, bounds=terms.bounds, most_consumers=MOST_CONSUMERS
+                )
+            )
+
+        await self._write(session, attach)
+        return answers[-1]
+
+    async def detach_consumer(self, session: Session, queue: TopicPath, seen: DeliveryTag) -> None:
+        """Let a session consume no more; see ``QueueStore.leave``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        await self._write(session, lambda ownership: self._grid.queues.leave(ownership, queue, seen=seen))
+
+    async def settle(
+        self, session: Session, queue: TopicPath, seen: DeliveryTag, steps: tuple[SettleStep, ...]
+    ) -> list[SettleResult]:
+        """Settle what a session holds; only of sessions that are replicated. See ``QueueStore.settle``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        answers: list[list[SettleResult]] = []
+
+        async def settle(ownership: Ownership) -> None:
+            command = SettleCommand(ownership, session.settled(), queue, seen, steps)
+            answers.append(await self._grid.queues.settle(command))
+
+        await self._write(session, settle)
+        return answers[-1]
 
     # --- Of other nodes -----------------------------------------------------------------------------------------------
 

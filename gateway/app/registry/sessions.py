@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
 from math import ceil
@@ -151,6 +151,7 @@ class Sessions:
         self.former = FormerSessions(context)
         self.observer: SessionObserver | None = None
         self.absences = Absences(context, store, let_go=lambda session: self.drop(session, GOING_AWAY))
+        self._when_leaving: Callable[[Session], None] = lambda _session: None
         store.drop_by(self._lost)
 
     def __len__(self) -> int:
@@ -182,6 +183,10 @@ class Sessions:
         self._wait_for_client(session)
         if self.observer is not None:
             self.observer.served(session)
+
+    def tell_of_leaving(self, when_leaving: Callable[[Session], None]) -> None:
+        """Have *when_leaving* called with each session for which nothing is done here any more."""
+        self._when_leaving = when_leaving
 
     # --- Attached and detached ----------------------------------------------------------------------------------------
 
@@ -268,6 +273,7 @@ class Sessions:
         self._deadlines.cancel(session)
         if self.observer is not None:
             self.observer.left(session)
+        self._when_leaving(session)
         self.delivery.forget(session)
 
     def fence(self, session: Session) -> None:

@@ -23,6 +23,7 @@ from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.history import HistoryReading
 from gateway.app.requests.publish import Publishing
+from gateway.app.requests.queueing import Queueing
 from gateway.app.requests.subscribe import Selecting
 from gateway.app.requests.turns import Turns
 from gateway.app.security.authentication import Authentication
@@ -38,11 +39,15 @@ from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import (
     Authenticate,
     Bye,
+    Cancel,
+    Consume,
     Malformed,
     Publish,
     ReadHistory,
     Reply,
+    Send,
     SetProperties,
+    Settle,
     Subscribe,
     Unsubscribe,
 )
@@ -62,9 +67,9 @@ MEMORY_PATIENCE: Final = 10
 OUT_OF_MEMORY: Final = "the node has no memory for this request; ask for less at once, or later"
 
 
-def _may_be_asked_anew(session: Session, run: Iterable[Work]) -> bool:
+def _may_be_asked_anew(run: Iterable[Work]) -> bool:
     """Tell whether requests can be refused as retryable; not if another node may have executed one (protocol 5.2.4)."""
-    return not session.from_copy and not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
+    return not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
 
 
 class Requests:
@@ -76,6 +81,9 @@ class Requests:
         sessions: the sessions held here.
         authorisation: judges what is asked for.
         authentication: tells who shows fresh credentials.
+
+    Attributes:
+        consumers: of the sessions held here.
     """
 
     def __init__(
@@ -108,6 +116,8 @@ class Requests:
         pages = HistoryPages(context, sessions.delivery.replicas, context.destinations.history)
         self._history = HistoryReading(context, pages, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
+        self._queueing = Queueing(context, store, sessions, authorisation)
+        self.consumers = self._queueing.consumers
 
     def lane(self, session: Session) -> RequestLane[Session]:
         """Make the lane in which the pending requests of a session are executed."""
@@ -115,7 +125,7 @@ class Requests:
 
     def accept(self, session: Session, work: Work) -> None:
         """Take a request in; its reply comes when it has been executed."""
-        if session.admit(work, grid_available=self._store.available or session.from_copy):
+        if session.admit(work, grid_available=self._store.available):
             session.lane.put(session, work)
         else:
             self._sessions.flusher.mark(session)
@@ -160,6 +170,8 @@ class Requests:
                 await self._selecting.select(session, request)
             case ReadHistory() as request:
                 await self._history.read(session, request)
+            case Send() | Settle() | Consume() | Cancel():
+                await self._queueing.execute(session, run)
             case SetProperties() as request:
                 await self._set_properties(session, request)
             case Authenticate() as request:
@@ -182,7 +194,7 @@ class Requests:
             try:
                 await self._step(session, run)
             except GridRefused:
-                if _may_be_asked_anew(session, run):
+                if _may_be_asked_anew(run):
                     raise
                 await self._store.until_available()
             except GridUnavailable:

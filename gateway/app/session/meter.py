@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.wire.codec import Salvaged
-from gateway.core.wire.packets import Packet, Publish, SessionPacket
+from gateway.core.wire.packets import Packet, Publish, Send, SessionPacket
 
 CHARGED_TOGETHER: Final = 8 * 1024
 """Bytes of acknowledgements that are charged in one go: those of a client that only listens, for some minutes. They are
@@ -66,7 +66,7 @@ class Meter:
         if self.publishes:
             size = 0
             for packet in packets:
-                if isinstance(packet, SessionPacket) and isinstance(packet.body, Publish):
+                if isinstance(packet, SessionPacket) and isinstance(packet.body, Publish | Send):
                     size += len(packet.body.value)
             if size:
                 pause = max(pause, *[bucket.charge(now, size) for bucket, _ in self._bytes])

@@ -6,6 +6,7 @@ import asyncio
 from math import inf
 from typing import NamedTuple
 
+from gateway.app.session.consumer import Consumer
 from gateway.app.session.meter import Meter
 from gateway.app.session.request_lane import RequestLane
 from gateway.core.pacing.accounts import Account
@@ -14,7 +15,7 @@ from gateway.core.policy.permissions import Permissions
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
-from gateway.core.types import Attempt, Epoch, GridGeneration, NodeRef, TokenGeneration
+from gateway.core.types import Attempt, Epoch, GridGeneration, NodeRef, TokenGeneration, TopicPath
 from gateway.core.wire.codes import Outcome
 from gateway.core.wire.packets import Backoff
 from gateway.ports import Connection, Identity, Ownership, SessionRecord
@@ -89,12 +90,11 @@ class Session(ServerSession):
         stored: bytes that it takes in the grid, as far as they are counted.
         advised_backoff: what its client was last advised about coming back.
         deduplicated: its publishes on this connection that were in the grid already.
+        consumers: the queues that it consumes from at this node; None for none.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
         refreshes: how often it may show fresh credentials; None before it has shown any.
         given_by: the node that has handed it over and keeps a copy until its client has said a word here; None if
             there is none.
-        from_copy: it went on here from a copy that a backup had. Its client may send a request as if for the first
-            time that its dead node has executed, and of which the backup has not heard.
     """
 
     __slots__ = (
@@ -102,6 +102,7 @@ class Session(ServerSession):
         "advised_backoff",
         "conflated",
         "connection",
+        "consumers",
         "counted",
         "credential_due",
         "deduplicated",
@@ -110,7 +111,6 @@ class Session(ServerSession):
         "ending",
         "epoch",
         "fixed",
-        "from_copy",
         "given_by",
         "lane",
         "meter",
@@ -148,6 +148,7 @@ class Session(ServerSession):
         )
         self.owner: NodeRef = record.owner
         self.connection: Connection | None = None
+        self.consumers: dict[TopicPath, Consumer] | None = None
         self.fixed: dict[str, str] = {}
         self.retained: frozenset[int] = frozenset()
         self.unsaved = False
@@ -158,7 +159,6 @@ class Session(ServerSession):
         self.dropped = False
         self.elsewhere_until = -inf
         self.given_by: NodeRef | None = None
-        self.from_copy = False
         self.outcome = Outcome.CREATED
         self.replayed: bool | None = None
         self.paused = False

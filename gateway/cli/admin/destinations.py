@@ -57,9 +57,16 @@ def show(path: str, *, client: ApiClient, as_json: bool) -> None:
 @destination.command("set")
 @click.argument("selector")
 @click.argument("kind", type=click.Choice([kind.value for kind in Kind if kind in DECLARABLE]))
-@click.option("--count", metavar="NUMBER", help="Most events kept of one topic.")
+@click.option("--count", metavar="NUMBER", help="Most events kept of one topic, or messages in the queue.")
 @click.option("--age", metavar="TIME", help="How long an event is kept: 30m, 24h, 7d.")
-@click.option("--bytes", "size", metavar="SIZE", help="Most bytes kept of one topic: 512KiB, 16MiB.")
+@click.option("--bytes", "size", metavar="SIZE", help="Most bytes kept of one topic, or of the queue: 512KiB, 16MiB.")
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Any limit of the kind, such as deliveries=3 or exclusive=true of a queue. Can be given several times.",
+)
 @as_json_option
 @api_client_options
 def set_destination(
@@ -70,6 +77,7 @@ def set_destination(
     count: str | None,
     age: str | None,
     size: str | None,
+    limits: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Say that the paths of SELECTOR are of KIND, in the place of what administrators said before.
@@ -77,6 +85,9 @@ def set_destination(
     Limits that are not given are as by default. All nodes follow within a second.
     """
     given = {name: text for name, text in (("count", count), ("age", age), ("bytes", size)) if text is not None}
+    for each in limits:
+        name, _, text = each.partition("=")
+        given[name] = text
     body = {"kind": kind, "limits": _read(Kind(kind), given)}
     found = client.ask("PUT", "destinations", selector, body=body)
     _tell(found, as_json=as_json, text=f"{plain(found['selector'])} is {_named(found)}; nodes follow within a second")
@@ -96,19 +107,31 @@ def remove(selector: str, *, client: ApiClient, yes: bool) -> None:
     click.echo(f"nothing is said of {plain(selector)} by administrators any more; nodes follow within a second")
 
 
-def _read(kind: Kind, given: Mapping[str, str]) -> dict[str, float]:
+def _read(kind: Kind, given: Mapping[str, str]) -> dict[str, float | str | bool]:
     """Read limits as they are typed, with their units."""
     known = {each.name: each for each in LIMITS[kind]}
-    values: dict[str, float] = {}
+    values: dict[str, float | str | bool] = {}
     for name, text in given.items():
         if name not in known:
             raise click.UsageError(f"a {kind.value} has no --{name}")
+        if known[name].unit in {Unit.SWITCH, Unit.CHOICE}:
+            values[name] = _read_word(known[name], text)
+            continue
         reader = _reader(known[name])
         try:
             values[name] = reader.read(text)
         except Unfit as unfit:
             raise click.UsageError(f"--{name} {unfit}; give {reader.accepts}") from None
     return values
+
+
+def _read_word(limit: Limit, text: str) -> str | bool:
+    words: dict[str, str | bool] = (
+        {"true": True, "false": False} if limit.unit is Unit.SWITCH else {each: each for each in limit.choices}
+    )
+    if text not in words:
+        raise click.UsageError(f"--limit {limit.name} is {' or '.join(words)}, and not {text!r}")
+    return words[text]
 
 
 def _reader(limit: Limit) -> Whole | Seconds | Bytes:

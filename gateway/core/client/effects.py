@@ -5,6 +5,8 @@ Connect ────────── make a connection; then ``connected``, or
 Disconnect ─────── write what is still to be said, close the connection, and forget it: no input comes of it any more
 FetchCredentials ─ have the application make a fresh secret; then ``fetched`` or ``not_fetched``
 Resolved, Rejected a call of the application has its answer
+Message ────────── a message of a queue, likewise; none is passed on twice but those that come again, marked
+ConsumerLost ───── a queue cannot be consumed from any more
 Update ─────────── a topic has a value: the packet as it was received
 FailedOver ─────── snapshots follow: streams let one value of each topic pass again
 Noticed ────────── the server, or this client, declares something
@@ -27,7 +29,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import GatewayError, RequestRefused
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.types import RequestNumber
-from gateway.core.wire.packets import Error, Reply, Update, Welcome
+from gateway.core.wire.packets import Error, Message, Reply, Update, Welcome
 
 
 class Purpose(Enum):
@@ -158,6 +160,19 @@ class FailedOver:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerLost:
+    """A session that goes on elsewhere may not consume there.
+
+    Attributes:
+        queue: from which queue.
+        error: why.
+    """
+
+    queue: str
+    error: RequestRefused
+
+
+@dataclass(frozen=True, slots=True)
 class Noticed:
     """Something was declared that the application could not see otherwise (P2).
 
@@ -242,6 +257,8 @@ Effect: TypeAlias = (
     | Resolved
     | Rejected
     | Update
+    | Message
+    | ConsumerLost
     | FailedOver
     | Noticed
     | AttemptFailed

@@ -19,6 +19,9 @@ GatewayError                    (gateway.core)
     ├── ValueTooLarge
     ├── TooManySelections
     ├── Forbidden
+    ├── NoSuchQueue
+    ├── QueueFull
+    ├── NotHeld
     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
 ```
 
@@ -50,7 +53,10 @@ __all__ = [
     "InvalidSelector",
     "InvalidTopic",
     "InvalidValue",
+    "NoSuchQueue",
+    "NotHeld",
     "PositionGone",
+    "QueueFull",
     "RequestFailed",
     "RequestRefused",
     "RequestTimedOut",
@@ -180,6 +186,24 @@ class Forbidden(RequestRefused):
     code = ErrorCode.FORBIDDEN
 
 
+class NoSuchQueue(RequestRefused):
+    """Nobody has declared a queue of this path."""
+
+    code = ErrorCode.NO_SUCH_QUEUE
+
+
+class QueueFull(RequestRefused):
+    """The queue has no room; the message was not sent. Send it again later, as a new one."""
+
+    code = ErrorCode.QUEUE_FULL
+
+
+class NotHeld(RequestRefused):
+    """The session does not hold a message any more: it was settled, or was taken back and may be another's."""
+
+    code = ErrorCode.NOT_HELD
+
+
 class RequestFailed(RequestRefused):
     """The node failed on the request; its log has the reason. The request may have been executed nevertheless."""
 
@@ -196,6 +220,9 @@ _REFUSALS: Final[Mapping[ErrorCode, type[RequestRefused]]] = {
         ValueTooLarge,
         TooManySelections,
         Forbidden,
+        NoSuchQueue,
+        QueueFull,
+        NotHeld,
         RequestFailed,
     )
 }

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from gateway.core.client.credentials import Credentials
 from gateway.core.client.effects import Effect, FailedOver
 from gateway.core.client.endings import Ending
-from gateway.core.client.options import SUPPORTS, ClientOptions
+from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_sender import RequestSender
 from gateway.core.client.request_table import PACKET_OVERHEAD
 from gateway.core.client.stream_parameters import parameters_of
@@ -98,7 +98,7 @@ class HelloRole:
             properties=dict(options.properties),
             client=options.client,
             window=options.window,
-            supports=SUPPORTS,
+            supports=options.supports,
         )
 
     def accept(self, welcome: Welcome, now: float) -> None:  # noqa: ARG002 - nothing goes on
@@ -124,6 +124,7 @@ class ResumeRole:
         credentials: what it was opened with, and goes on with.
         emit: takes effects.
         ack_packets: as in ``ClientOptions``.
+        supports: likewise.
 
     Attributes:
         welcome: the last one.
@@ -140,9 +141,11 @@ class ResumeRole:
         credentials: Credentials,
         emit: Callable[[Effect], None],
         *,
-        ack_packets: int | None = None,
+        ack_packets: int | None,
+        supports: frozenset[str],
     ) -> None:
         self.welcome = welcome
+        self._supports = supports
         self._ack_packets = ack_packets
         self.lost_at = 0.0
         self.resent = 0
@@ -190,7 +193,7 @@ class ResumeRole:
             principal=None if secret is None else self._credentials.principal,
             secret=secret,
             away=round((now - self.lost_at) * MILLISECONDS),
-            supports=SUPPORTS,
+            supports=self._supports,
             positions=positions,
             unfinished=unfinished,
         )

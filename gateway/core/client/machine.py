@@ -28,8 +28,10 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from gateway.core.client.attempts import DEFAULT_CLOSE_CODE, Attempts, close_code, refused_by, there
+from gateway.core.client.consumers import Consumers
 from gateway.core.client.credentials import EXPIRING
 from gateway.core.client.effects import (
+    ConsumerLost,
     Disconnect,
     Effect,
     Ended,
@@ -40,7 +42,7 @@ from gateway.core.client.effects import (
     RequestGivenUp,
 )
 from gateway.core.client.endings import Ending
-from gateway.core.client.errors import GatewayError, SessionClosed, SessionEnded
+from gateway.core.client.errors import GatewayError, RequestRefused, SessionClosed, SessionEnded
 from gateway.core.client.handshake import ResumeRole
 from gateway.core.client.options import LEAVE_TIMEOUT, ClientOptions
 from gateway.core.client.positions import Positions
@@ -60,10 +62,23 @@ from gateway.core.wire.codes import (
     NORMAL,
     PING_TIMEOUT,
     Numbering,
+    Outcome,
     Reconnect,
 )
 from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
-from gateway.core.wire.packets import Ack, Authenticate, Backoff, Bye, Error, GoAway, Ping, Reply, Update, Welcome
+from gateway.core.wire.packets import (
+    QUEUES,
+    Ack,
+    Authenticate,
+    Backoff,
+    Bye,
+    Error,
+    GoAway,
+    Ping,
+    Reply,
+    Update,
+    Welcome,
+)
 
 FINISHING: Final = State.FINISHING
 """For what is done for every message: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
@@ -83,6 +98,7 @@ class ClientMachine(Attempts):
         state: where it stands; see ``transitions``.
         welcome: of the present connection, or the last one; None until the session is opened.
         credentials: what the session was opened with, and goes on with.
+        consumers: the queues that the session consumes from; the shell says which.
         closing: whether this client is ending the session on purpose.
         ended: why the session is over, or could not be opened; None while it is not.
     """
@@ -93,6 +109,7 @@ class ClientMachine(Attempts):
         self._sender: RequestSender | None = None
         self._go_away: GoAway | None = None
         self._positions = Positions()
+        self.consumers = Consumers()
         self._stream_due: float | None = None
         """When the session machine has something to do, or a little earlier: computed once per message."""
         self.closing = False
@@ -311,7 +328,13 @@ class ClientMachine(Attempts):
         self._stream.open(now)
         self._sender = RequestSender(welcome, self._stream, self._positions, self._emit, self._random)
         self._role = self._resume = ResumeRole(
-            welcome, self._stream, self._sender, self.credentials, self._emit, ack_packets=self._options.ack_packets
+            welcome,
+            self._stream,
+            self._sender,
+            self.credentials,
+            self._emit,
+            ack_packets=self._options.ack_packets,
+            supports=self._options.supports,
         )
         self._emit(Opened(welcome))
 
@@ -327,6 +350,9 @@ class ClientMachine(Attempts):
         else:
             restarted = welcome.numbering is Numbering.RESTARTED
             self._opened_sender.resume(welcome, restarted=restarted, now=now)
+            if welcome.outcome != Outcome.REATTACHED and QUEUES in welcome.supports:
+                asks = self.consumers.recovered(restarted=restarted)
+                self._opened_sender.consume_again(asks, self._consumer_lost, now)
         self._take_in(early, now)
 
     @property
@@ -356,7 +382,14 @@ class ClientMachine(Attempts):
         if self.state is FINISHING:
             # Not before all of it is handled: the session machine counts it as received.
             self._finish_if_idle(now)
+        if self.consumers.must_acknowledge():
+            # What is settled by acknowledgements makes room for more, and does not wait for their usual time.
+            self._opened_stream.send_link(Ack(self._opened_stream.received))
         self._watch(now)
+
+    def _consumer_lost(self, queue: str, error: RequestRefused) -> None:
+        self.consumers.end(queue)
+        self._emit(ConsumerLost(queue, error))
 
     def _handle(self, received: Received, now: float) -> None:
         match received:
@@ -364,6 +397,10 @@ class ClientMachine(Attempts):
                 self._opened_sender.answered(received, now)
             case packets.Notice():
                 self._noticed(received)
+            case packets.Message():
+                news = self.consumers.received(received)
+                if news is not None:
+                    self._effects.append(news)
             case Ping(token, backoff):
                 if token:
                     self._opened_resume.renewed(token)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.core.wire.packets import REPLAY
+from gateway.core.wire.packets import QUEUES, REPLAY
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds ``connect`` tries to open a session: two attempts that hang, or many that are refused."""
@@ -30,6 +30,9 @@ SUPPORTS: Final = frozenset({"handed_over", "mirrored", REPLAY})
 """What of later releases this client understands (protocol 4.1.1): outcomes, as it goes by their numbering alone, and
 the replay of what it missed, as it holds positions."""
 
+SUPPORTS_QUEUES: Final = SUPPORTS | {QUEUES}
+"""The same of a client whose shell takes messages of queues."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
@@ -48,6 +51,7 @@ class ClientOptions:
         welcome_timeout: seconds to wait for its welcome.
         ack_packets: packets received after which an acknowledgement is sent alone, at the latest (protocol 5.3.2); None
             for the client's own number.
+        supports: what of later releases it says that it understands.
     """
 
     urls: tuple[str, ...]
@@ -61,3 +65,4 @@ class ClientOptions:
     attempt_timeout: float = ATTEMPT_TIMEOUT
     welcome_timeout: float = WELCOME_TIMEOUT
     ack_packets: int | None = None
+    supports: frozenset[str] = SUPPORTS

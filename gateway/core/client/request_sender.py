@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.core.client.blame import Blame, Culprit
@@ -23,6 +24,7 @@ from gateway.core.wire.packets import (
     HISTORY,
     KEEP,
     Authenticate,
+    Consume,
     NoticeCode,
     ReadHistory,
     Reply,
@@ -147,6 +149,20 @@ class RequestSender:
         del self._calls[call]
         self._emit(Resolved(call, outcome) if isinstance(outcome, Reply) else Rejected(call, outcome))
 
+    def consume_again(
+        self, asks: Iterable[Consume], refused: Callable[[str, RequestRefused], None], now: float
+    ) -> None:
+        """Ask for what the session holds of queues, where it goes on.
+
+        Args:
+            asks: a request for each queue.
+            refused: told of each that is refused.
+            now: the time.
+        """
+        for ask in asks:
+            self._begin(ask, partial(_consumed, ask.queue, refused))
+        self.pump(now)
+
     # --- The network and the timer ------------------------------------------------------------------------------------
 
     def answered(self, reply: Reply, now: float) -> None:
@@ -266,6 +282,11 @@ class RequestSender:
                 self._emit(RepairRefused(outcome))
 
         return settle
+
+
+def _consumed(queue: str, refused: Callable[[str, RequestRefused], None], outcome: Reply | GatewayError) -> None:
+    if isinstance(outcome, RequestRefused):
+        refused(queue, outcome)
 
 
 def _tell(pending: PendingRequest, outcome: Reply | GatewayError) -> None:

@@ -31,7 +31,17 @@ from gateway.core.client.errors import InvalidProperties, RequestRefused, ValueT
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.codes import ERRORS, ErrorCode
-from gateway.core.wire.packets import Authenticate, Publish, ReadHistory, Reply, SetProperties, Subscribe, Unsubscribe
+from gateway.core.wire.packets import (
+    Authenticate,
+    Publish,
+    QueueRequest,
+    ReadHistory,
+    Reply,
+    Send,
+    SetProperties,
+    Subscribe,
+    Unsubscribe,
+)
 
 RETRY_INITIAL: Final = 0.1
 """Seconds before a refused request is sent again, if the node gives no advice; doubles with each refusal in a row."""
@@ -42,7 +52,7 @@ RETRY_MAXIMUM: Final = 5.0
 UNNUMBERED: Final = RequestNumber(0)
 """The number of a request that has not been sent yet; numbers begin at 1."""
 
-ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate
+ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | QueueRequest
 """A request that a client makes."""
 
 
@@ -66,7 +76,7 @@ def encode_within(ask: ClientAsk, message_bytes: int) -> bytes:
         return text
     message = f"the request has {len(text)} bytes of JSON; the node accepts {most}"
     match ask:
-        case Publish():
+        case Publish() | Send():
             raise ValueTooLarge(message)
         case SetProperties():
             raise InvalidProperties(message)

@@ -48,6 +48,17 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class SendReceipt:
+    """A message is in its queue, exactly once (P5, P15).
+
+    Attributes:
+        message_id: identifies it in its queue; 0 if nobody knows any more, as the answer was asked for very late.
+    """
+
+    message_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Receipt:
     """A publish is in the grid, exactly once (P5).
 

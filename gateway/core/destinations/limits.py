@@ -58,8 +58,8 @@ class Kind(StrEnum):
     """Messages, each of which goes to one consumer."""
 
 
-DECLARABLE: Final = frozenset({Kind.VALUE, Kind.HISTORY})
-"""Kinds that can be described in this release. Others are read where a later release has described them."""
+DECLARABLE: Final = frozenset(Kind)
+"""Kinds that can be described in this release."""
 
 
 class WhenFull(StrEnum):

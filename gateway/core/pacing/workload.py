@@ -7,13 +7,26 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from gateway.core.wire.packets import Authenticate, Bye, ClientRequest, Publish, ReadHistory, SetProperties, Unsubscribe
+from gateway.core.wire.packets import (
+    Authenticate,
+    Bye,
+    ClientRequest,
+    Publish,
+    ReadHistory,
+    Send,
+    SetProperties,
+    Settle,
+    Unsubscribe,
+)
 
 REQUEST_BYTES: Final = 512
 """Bytes as which a request counts besides its texts: its packet, its place in line and its command for the grid."""
 
 PLACE_BYTES: Final = 128
 """Bytes of a place in a topic partition that a request names: a number, an event id, and their entry."""
+
+PAIR_BYTES: Final = 128
+"""Bytes of a message that is settled: a pair of numbers, and their texts for the grid."""
 
 Request: TypeAlias = ClientRequest | Bye
 
@@ -22,6 +35,11 @@ def weight(request: Request) -> int:
     """Tell how much memory a request takes until it is answered, about."""
     if type(request) is Publish:  # by far the most frequent, and the largest
         return REQUEST_BYTES + len(request.topic) + len(request.value)
+    if type(request) is Send:
+        headers = sum(REQUEST_BYTES // 4 + len(name) + len(text) for name, text in request.headers.items())
+        return REQUEST_BYTES + len(request.queue) + len(request.value) + headers
+    if isinstance(request, Settle):
+        return REQUEST_BYTES + len(request.queue) + PAIR_BYTES * len(request.messages)
     if isinstance(request, SetProperties):
         changes = request.changes.items()
         return REQUEST_BYTES + sum(REQUEST_BYTES // 4 + len(name) + len(value or "") for name, value in changes)

@@ -19,14 +19,35 @@ from collections.abc import Callable
 from typing import TypeVar, overload
 
 from gateway.core.session.pending import PendingRequests, Work
+from gateway.core.session.queue_rows import QUEUE_REQUESTS, read_queue_request, write_queue_request
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import Bodies, Record, join, part, seal, unseal, write_record
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
-from gateway.core.types import Attempt, EventId, GridGeneration, JsonValue, RequestNumber, SessionId, TokenGeneration
+from gateway.core.types import (
+    Attempt,
+    EventId,
+    GridGeneration,
+    JsonValue,
+    RequestNumber,
+    SessionId,
+    TokenGeneration,
+)
 from gateway.core.wire.codec.fields import word_set
 from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtocolError
-from gateway.core.wire.packets import Authenticate, Bye, Publish, ReadHistory, SetProperties, Subscribe, Unsubscribe
+from gateway.core.wire.packets import (
+    Authenticate,
+    Bye,
+    Cancel,
+    Consume,
+    Publish,
+    ReadHistory,
+    Send,
+    SetProperties,
+    Settle,
+    Subscribe,
+    Unsubscribe,
+)
 
 _MACHINE_AND_SESSION = 2
 """Parts of an export."""
@@ -182,6 +203,8 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
             return ["properties", request, resubmitted, dict(changes)]
         case Authenticate(request, secret, principal, resubmitted):
             return ["authenticate", request, resubmitted, principal, secret]
+        case Send() | Consume() | Cancel() | Settle():
+            return write_queue_request(work, bodies)
         case Bye(reason):
             return ["bye", reason]
         case _:
@@ -201,6 +224,8 @@ def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C9
     match row:
         case ["bye", str(reason)]:
             return Bye(reason)
+        case [str(kind), *_] if kind in QUEUE_REQUESTS:
+            return read_queue_request(row, record, name)
         case [str(kind), int(request), bool(resubmitted), *rest] if request >= 0:
             number = RequestNumber(request)
             match kind, rest:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 from gateway.core.pacing.workload import REQUEST_BYTES, weight
 from gateway.core.types import RequestNumber
-from gateway.core.wire.packets import Bye, ClientRequest, Malformed, Publish
+from gateway.core.wire.packets import Bye, ClientRequest, Malformed, Publish, Send, Settle
 
 Work: TypeAlias = ClientRequest | Bye
 """What a client asks for: a request, or the end of its session."""
@@ -27,6 +27,9 @@ RUN_BYTES: Final = 64 * 1024
 still has some tens of megabytes a second, and whoever comes behind sixty such clients waits for 4 MB of them, and not
 for all they have sent. All small publishes that a client may have unanswered by default are one run: what goes to a
 thousand subscribers together is written to each of them together."""
+
+RUNS: Final = frozenset({Publish, Send, Settle})
+"""Kinds of requests of which several that come together are one step of the grid."""
 
 COMMAND_BYTES: Final = 128
 """Bytes of a publish in a pipeline to the grid besides its texts. In memory it takes more (``REQUEST_BYTES``)."""
@@ -80,15 +83,17 @@ class PendingRequests:
         return weighs
 
     def start(self) -> tuple[list[Work], int]:
-        """Choose what is executed next: the first request, or the first run of publishes. One at least is pending.
+        """Choose what is executed next: the first request, or the first run of one kind in ``RUNS``. One is pending.
 
         Returns:
             The requests, which are started now, and their weight in bytes.
         """
         run: list[Work] = []
+        first = type(self._queue[0])
         size = sent = 0
         for work, weighs in zip(self._queue, self._weights, strict=True):
-            if type(work) is not Publish or sent >= RUN_BYTES:
+            kind = type(work)
+            if kind is not first or kind not in RUNS or sent >= RUN_BYTES:
                 break
             run.append(work)
             size += weighs

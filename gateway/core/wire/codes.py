@@ -201,6 +201,10 @@ class ErrorCode(StrEnum):
     TOO_MANY_TOPICS = "too_many_topics"
     TOO_MANY_BYTES = "too_many_bytes"
     TOO_MANY_SESSIONS = "too_many_sessions"
+    NO_SUCH_QUEUE = "no_such_queue"
+    QUEUE_FULL = "queue_full"
+    NOT_HELD = "not_held"
+    TOO_MANY_CONSUMERS = "too_many_consumers"
     FORBIDDEN = "forbidden"
     INTERNAL = "internal"
     # Of the handshake: the ladder's rung 5 says why.
@@ -251,6 +255,10 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(
             ErrorCode.TOO_MANY_SESSIONS, True, "The principal holds as many sessions, or bytes of them, as it may."
         ),
+        ErrorSpec(ErrorCode.NO_SUCH_QUEUE, False, "Nobody has declared a queue of this path."),
+        ErrorSpec(ErrorCode.QUEUE_FULL, False, "The queue has no room for the message; it was not sent."),
+        ErrorSpec(ErrorCode.NOT_HELD, False, "The session does not hold all of the messages; the others are settled."),
+        ErrorSpec(ErrorCode.TOO_MANY_CONSUMERS, False, "The queue or the session has as many consumers as it may."),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
         ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),
         ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),

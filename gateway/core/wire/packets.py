@@ -14,8 +14,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.core.types import (
     Attempt,
+    DeliveryTag,
     EventId,
     JsonValue,
+    MessageId,
     NodeId,
     PacketId,
     RequestNumber,
@@ -276,13 +278,16 @@ class Subscribe:
     resubmitted: bool = False
 
 
+QUEUES: Final = "queues"
+"""The word with which both sides say that they know queues (protocol 13)."""
+
 KEEP: Final = "keep"
 """The word with which a server says that it understands ``keep`` of an unsubscribe (protocol 4.3, 6.3)."""
 
 HISTORY: Final = "history"
 """The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY})
+SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES})
 """What servers of this release understand beyond the first one."""
 
 
@@ -381,6 +386,106 @@ class Authenticate:
     resubmitted: bool = False
 
 
+class AckMode(StrEnum):
+    """How a consumer's messages are settled (protocol 13.3)."""
+
+    AUTO = "auto"
+    """By the acknowledgement of the packet that brings them."""
+    EACH = "each"
+    """By the client's requests."""
+    NONE = "none"
+    """Before they are sent: at most once."""
+
+
+class Settlement(StrEnum):
+    """What becomes of messages that a consumer holds."""
+
+    ACCEPT = "accept"
+    """They are done, and gone."""
+    REJECT = "reject"
+    """They become dead letters."""
+    RELEASE = "release"
+    """They go back to their place in the queue, as failed deliveries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Put a message into a queue, exactly once however often it is resent (P5, P15).
+
+    Attributes:
+        request: the request's number; the grid refuses to execute it twice.
+        queue: path of the queue, not yet validated.
+        value: JSON text of the value, compact.
+        headers: texts by name, which travel with it.
+        delay: seconds until it may be delivered.
+        expires: seconds after which it is not delivered any more; None as the queue has it.
+        resubmitted: it was sent before a failover and never answered.
+    """
+
+    request: RequestNumber
+    queue: str
+    value: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay: float = 0.0
+    expires: float | None = None
+    resubmitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Consume:
+    """Be given messages of a queue, or go on being so, by another credit or after a failover.
+
+    Attributes:
+        request: the request's number.
+        queue: which.
+        credit: messages that may be held without being settled.
+        mode: how they are settled.
+        resubmitted: it was sent before a failover and never answered.
+    """
+
+    request: RequestNumber
+    queue: str
+    credit: int
+    mode: AckMode = AckMode.AUTO
+    resubmitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Be given no more messages of a queue; what is held goes back.
+
+    Attributes:
+        request: the request's number.
+        queue: which.
+        resubmitted: it was sent before a failover and never answered.
+    """
+
+    request: RequestNumber
+    queue: str
+    resubmitted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Say what becomes of messages that the session holds, once however often it is resent (P15).
+
+    Attributes:
+        request: the request's number.
+        queue: of the messages.
+        messages: id and delivery of each, as the message packets named them.
+        outcome: what becomes of them.
+        delay: of what is released, seconds until it may be delivered again.
+        resubmitted: it was sent before a failover and never answered.
+    """
+
+    request: RequestNumber
+    queue: str
+    messages: tuple[tuple[MessageId, DeliveryTag], ...]
+    outcome: Settlement = Settlement.ACCEPT
+    delay: float = 0.0
+    resubmitted: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Malformed:
     """What the codec makes of a request whose number it could read but nothing else: it gets a reply, not a close.
@@ -442,6 +547,31 @@ class HistoryPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a queue (protocol 13.4).
+
+    Attributes:
+        queue: which.
+        message: its id.
+        delivery: number of this assignment; rises within the queue.
+        sent: when, in milliseconds since 1970.
+        deliveries: how often it was delivered before and failed.
+        redelivered: whether somebody may have received it before.
+        headers: texts by name.
+        value: the value itself.
+    """
+
+    queue: str
+    message: MessageId
+    delivery: DeliveryTag
+    sent: int
+    deliveries: int = 0
+    redelivered: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    value: JsonValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
     """The answer to one request.
 
@@ -449,6 +579,7 @@ class Reply:
         request: its number.
         version: of the value, for a publish.
         event: id of the event, for a publish.
+        sent: id of the message, for a send; 0 if the node does not know it any more.
         error: the error code if it was refused.
         message: with an error, a sentence for people.
         retry_after: with a retryable error, seconds after which to try again.
@@ -459,6 +590,7 @@ class Reply:
     version: Version | None = None
     event: EventId | None = None
     history: HistoryPart | None = None
+    sent: MessageId | None = None
     error: ErrorCode | None = None
     message: str = ""
     retry_after: float | None = None
@@ -510,8 +642,11 @@ class Notice:
     request: RequestNumber | None = None
 
 
-ClientRequest: TypeAlias = Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | Malformed
-SessionBody: TypeAlias = ClientRequest | Update | Reply | Notice
+QueueRequest: TypeAlias = Send | Consume | Cancel | Settle
+ClientRequest: TypeAlias = (
+    Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | QueueRequest | Malformed
+)
+SessionBody: TypeAlias = ClientRequest | Update | Message | Reply | Notice
 LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Error | Bye
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.core.wire.codes import Outcome
-from gateway.core.wire.packets import REPLAY
+from gateway.core.wire.packets import QUEUES, REPLAY
 
 THIS_VERSION: Final = frozenset(
     {
@@ -25,7 +25,11 @@ THIS_VERSION: Final = frozenset(
 )
 """What every client understands, or ignores without harm: the protocol page has it without a condition."""
 
-WORDS: Final[Mapping[str, str]] = {"snapshots_complete": REPLAY, "unmirrored": Outcome.MIRRORED.value}
+WORDS: Final[Mapping[str, str]] = {
+    "message": QUEUES,
+    "snapshots_complete": REPLAY,
+    "unmirrored": Outcome.MIRRORED.value,
+}
 """The words of ``supports`` by what they stand for, where they are not its own name: several things may share one."""
 
 

@@ -114,7 +114,8 @@ async def test_they_come_in_pages(pair: Pair) -> None:
         ("ab*", {"kind": "value"}),
         ("$gateway/**", {"kind": "history"}),
         ("a", {"kind": "stack"}),
-        ("a", {"kind": "queue"}),
+        ("a/*", {"kind": "queue"}),
+        ("a", {"kind": "queue", "limits": {"full": "perhaps"}}),
         ("a", {}),
         ("a", {"kind": "value", "limits": {"count": 5}}),
         ("a", {"kind": "history", "limits": {"cuont": 5}}),
@@ -182,7 +183,10 @@ async def test_destinations_for_people_and_for_programs(pair: Pair, terminal: Te
         (("a", "history", "--age", "soon"), "--age is not a duration"),
         (("a", "history", "--bytes", "1"), "--bytes is too small"),
         (("a", "value", "--count", "5"), "a value has no --count"),
-        (("a", "queue"), "'queue' is not one of"),
+        (("a", "stack"), "'stack' is not one of"),
+        (("a", "queue", "--limit", "exclusive=perhaps"), "--limit exclusive is true or false, and not 'perhaps'"),
+        (("a", "queue", "--limit", "deliveries=0"), "deliveries is too small"),
+        (("a", "queue", "--age", "1d"), "a queue has no --age"),
     ],
 )
 async def test_mistakes_are_told(terminal: Terminal, words: tuple[str, ...], complaint: str) -> None:

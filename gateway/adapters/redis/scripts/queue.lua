@@ -3,7 +3,8 @@
 -- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), the one consumer (holder)
 -- KEYS[2] messages    hash    id -> "<sent> <expires or 0> <bytes of headers> <headers><value>", never changed
 -- KEYS[3] ready       zset    id -> id
--- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "a<session> <tag> <id>" (held too long) -> when (ms)
+-- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "d<id>" (a dead letter goes), "a<session> <tag> <id>"
+--                             (held too long) -> when (ms)
 -- KEYS[5] held        zset    "<session> <tag in 16 digits> <id>", all with score 0
 -- KEYS[6] consumers   hash    session -> "<epoch> <credit> <held> <seen> <joined>"
 -- KEYS[7] idle        zset    session with credit left -> tag that it was given last
@@ -45,7 +46,7 @@ local function open(given)
   end
   newest_id = math.max(tonumber(id), (generation - 1) * 4294967296)
   known = stored[2]
-  local told = given or known or '1 1 0 0 0 0 0 0'
+  local told = given or known or '1 1 0 0 0 0 0 0 0'
   bounds = {}
   for number in string.gmatch(told, '%d+') do
     bounds[#bounds + 1] = tonumber(number)
@@ -96,6 +97,13 @@ local function size_of(id)
   return redis.call('HSTRLEN', MESSAGES, id) + MESSAGE_BYTES
 end
 
+local function forget_dead(id)
+  meta[2] = meta[2] - size_of(id)
+  redis.call('ZREM', DEAD, id)
+  drop_timer('d' .. id)
+  forget(id)
+end
+
 -- Puts a message that is nowhere else among the dead letters.
 local function bury(id, failed, reason)
   local size = size_of(id)
@@ -104,12 +112,12 @@ local function bury(id, failed, reason)
   redis.call('ZADD', DEAD, text(now), id)
   redis.call('HSET', NOTES, id, failed .. ' ' .. reason)
   has_notes = true
+  if bounds[9] > 0 then
+    set_timer('d' .. id, now + bounds[9])
+  end
   local dead = redis.call('ZCARD', DEAD)
   while dead > 0 and (dead > bounds[7] or meta[2] > bounds[8]) do
-    local oldest = redis.call('ZRANGE', DEAD, 0, 0)[1]
-    meta[2] = meta[2] - size_of(oldest)
-    redis.call('ZREM', DEAD, oldest)
-    forget(oldest)
+    forget_dead(redis.call('ZRANGE', DEAD, 0, 0)[1])
     dead = dead - 1
   end
 end
@@ -171,6 +179,8 @@ local function fire()
         if redis.call('ZREM', READY, rest) == 1 or redis.call('ZREM', TIMERS, 'r' .. rest) == 1 then
           bury(rest, (failures(rest)), 'expired')
         end
+      elseif kind == 'd' then
+        forget_dead(rest)
       else
         local session, tag, id = string.match(rest, '^(%S+) (%d+) (%d+)$')
         take_away(rest, session)

@@ -18,6 +18,7 @@ for at = 5, #ARGV do
     count = count + 1
     local size = size_of(id)
     meta[2] = meta[2] - size
+    drop_timer('d' .. id)
     if ARGV[4] == '1' then
       forget(id)
     else

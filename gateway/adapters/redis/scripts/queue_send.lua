@@ -6,7 +6,7 @@
 -- ARGV[1..3]   queue.lua
 -- ARGV[4..7]   queue_receipts.lua
 -- ARGV[8] bounds of the queue: messages, bytes, '1' to drop the oldest, failed deliveries, milliseconds to hold a message,
---         '1' for exclusive, dead letters and bytes of them
+--         '1' for exclusive, dead letters, bytes of them, and milliseconds for which one is kept
 -- ARGV[9] queues that the partition may hold
 -- ARGV[10..] for each message: request, delay (ms), life (ms, 0 for ever), bytes of its headers, headers and value
 -- Result  for each message "<id>", "=<id>" if it was sent before ("=0": that receipt was forgotten), "-" or "=-" if there

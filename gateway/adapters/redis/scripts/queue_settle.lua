@@ -11,7 +11,7 @@
 --         (ms); how many messages; and of each of these its tag in 16 digits and its id
 -- Result  for each step {} if the session held all of them, {number, ...} with the numbers, from 1, of those that it did
 --         not hold, or '=<count>' if it was executed before and so many were not held then;
---         'fenced': a newer owner was here, or the session has ended; 'none': it does not consume, or has to attach first;
+--         'fenced': a newer owner was here, or the session has ended; 'none': it does not consume;
 --         'stale': the caller must adopt the grid again
 --
 -- Invariant: a message is settled by whoever holds it, by the assignment by which it holds it (P15), and once.
@@ -23,9 +23,10 @@ local each = consumer(session)
 if not open_receipts() or (each and tonumber(each[1]) > tonumber(epoch)) then
   return 'fenced'
 end
-if not each or each[1] ~= epoch then
+if not each then
   return 'none'
 end
+each[1] = epoch
 each[4] = math.max(each[4], tonumber(ARGV[9]))
 touched[session] = each
 local result, at = {}, 10

@@ -111,6 +111,7 @@ class Handoff:
         if claimed.was_held:
             self._sessions.delivery.mute(session)
         session.lane.abandon()
+        self._requests.consumers.forget(session)
         session.lane = self._requests.lane(session)
         self._authorisation.withhold(session)
         session.machine.resume()

@@ -23,6 +23,7 @@ from gateway.core.wire.codec.encoding import (
     number,
 )
 from gateway.core.wire.codec.fields import MAX_NUMBER
+from gateway.core.wire.codec.queue_packets import encode_message
 from gateway.core.wire.codec.salvage import Salvaged
 from gateway.core.wire.codec.values import MAX_NESTING, encode_value, json_text
 
@@ -40,6 +41,7 @@ __all__ = [
     "decode_from_server",
     "encode_history",
     "encode_link",
+    "encode_message",
     "encode_notice",
     "encode_reply",
     "encode_request",

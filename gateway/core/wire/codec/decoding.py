@@ -9,7 +9,7 @@ import orjson
 
 from gateway.core.types import PacketId, RequestNumber
 from gateway.core.wire.codec.blame import unreadable_request
-from gateway.core.wire.codec.fields import BadField, Object, read_count
+from gateway.core.wire.codec.fields import BadField, Object, read_count, request_number
 from gateway.core.wire.codec.readers import (
     BODIES_FROM_CLIENT,
     BODIES_FROM_SERVER,
@@ -18,7 +18,6 @@ from gateway.core.wire.codec.readers import (
     LONG_BODIES_FROM_CLIENT,
     BodyReaders,
     LinkReaders,
-    request_number,
 )
 from gateway.core.wire.codec.salvage import Salvaged, salvage
 from gateway.core.wire.codec.values import LONG

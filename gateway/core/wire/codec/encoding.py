@@ -10,13 +10,16 @@ import orjson
 
 from gateway.core.types import EventId, RequestNumber, Version
 from gateway.core.wire.codec.fields import Object
+from gateway.core.wire.codec.queue_packets import encode_queue_request
 from gateway.core.wire.codec.values import dumps
 from gateway.core.wire.packets import (
     NOW,
     Ack,
     Authenticate,
     Bye,
+    Cancel,
     ClientRequest,
+    Consume,
     Error,
     GoAway,
     Hello,
@@ -28,7 +31,9 @@ from gateway.core.wire.packets import (
     ReadHistory,
     Reply,
     Resume,
+    Send,
     SetProperties,
+    Settle,
     Subscribe,
     Unsubscribe,
     Welcome,
@@ -113,6 +118,8 @@ def encode_request(body: ClientRequest) -> bytes:
                 dumps(topic),
                 value,
             )
+        case Send() | Consume() | Cancel() | Settle():
+            return encode_queue_request(body)
         case _:
             raise TypeError("a malformed request is never sent")
     if body.resubmitted:
@@ -209,6 +216,8 @@ def encode_reply(reply: Reply) -> bytes:
         content["version"] = reply.version
     if reply.event is not None:
         content["event"] = reply.event
+    if reply.sent is not None:
+        content["sent"] = reply.sent
     return _body(content)
 
 

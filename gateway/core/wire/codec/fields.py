@@ -260,3 +260,13 @@ def read_error_code(packet: Object) -> ErrorCode:
         return ErrorCode(read_text(packet, "code"))
     except ValueError:
         return ErrorCode.INTERNAL
+
+
+def request_number(packet: Object) -> RequestNumber:
+    """Read the number of a request."""
+    return RequestNumber(read_count(packet, "request", least=1))
+
+
+def read_resubmitted(packet: Object) -> bool:
+    """Read whether a request was sent before a failover and never answered."""
+    return read_flag(packet, "resubmitted", default=False)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from typing import Final, TypeAlias
 
-from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, SessionId, Version
+from gateway.core.types import Attempt, EventId, MessageId, NodeId, PacketId, SessionId, Version
 from gateway.core.wire.codec.fields import (
     BadField,
     Object,
@@ -23,11 +23,21 @@ from gateway.core.wire.codec.fields import (
     read_outcome,
     read_positions,
     read_replayed,
+    read_resubmitted,
     read_seconds,
     read_text,
     read_texts,
     read_unfinished,
     read_words,
+    request_number,
+)
+from gateway.core.wire.codec.queue_packets import (
+    read_cancel,
+    read_consume,
+    read_long_send,
+    read_message,
+    read_send,
+    read_settle,
 )
 from gateway.core.wire.codec.values import encode_long_value, encode_value
 from gateway.core.wire.packets import (
@@ -113,24 +123,15 @@ def _error(packet: Object) -> Error:
     )
 
 
-def request_number(packet: Object) -> RequestNumber:
-    """Read the number of a request."""
-    return RequestNumber(read_count(packet, "request", least=1))
-
-
-def _resubmitted(packet: Object) -> bool:
-    return read_flag(packet, "resubmitted", default=False)
-
-
 def _subscribe(packet: Object) -> Subscribe:
-    return Subscribe(request_number(packet), read_text(packet, "selector"), _resubmitted(packet))
+    return Subscribe(request_number(packet), read_text(packet, "selector"), read_resubmitted(packet))
 
 
 def _unsubscribe(packet: Object) -> Unsubscribe:
     return Unsubscribe(
         request_number(packet),
         read_text(packet, "selector"),
-        _resubmitted(packet),
+        read_resubmitted(packet),
         _read_list(packet, "keep") or (),
     )
 
@@ -139,14 +140,14 @@ def _publish(packet: Object) -> Publish:
     if "value" not in packet:
         raise BadField("'value' is missing")
     value = encode_value(packet["value"])
-    return Publish(request_number(packet), read_text(packet, "topic"), value, _resubmitted(packet))
+    return Publish(request_number(packet), read_text(packet, "topic"), value, read_resubmitted(packet))
 
 
 def _long_publish(packet: Object) -> Publish:
     if "value" not in packet:
         raise BadField("'value' is missing")
     value = encode_long_value(packet["value"])
-    return Publish(request_number(packet), read_text(packet, "topic"), value, _resubmitted(packet))
+    return Publish(request_number(packet), read_text(packet, "topic"), value, read_resubmitted(packet))
 
 
 def _read_history(packet: Object) -> ReadHistory:
@@ -163,7 +164,7 @@ def _read_history(packet: Object) -> ReadHistory:
         places,
         start != NOW,
         read_optional_count(packet, "limit", None),
-        _resubmitted(packet),
+        read_resubmitted(packet),
     )
 
 
@@ -171,7 +172,7 @@ def _properties(packet: Object) -> SetProperties:
     changes = read_object(packet, "set")
     if not all(value is None or isinstance(value, str) for value in changes.values()):
         raise BadField("'set' must be an object of strings, or null to remove one")
-    return SetProperties(request_number(packet), changes, _resubmitted(packet))
+    return SetProperties(request_number(packet), changes, read_resubmitted(packet))
 
 
 def _authenticate(packet: Object) -> Authenticate:
@@ -179,7 +180,7 @@ def _authenticate(packet: Object) -> Authenticate:
         request_number(packet),
         read_text(packet, "secret"),
         read_optional_text(packet, "principal") or "",
-        _resubmitted(packet),
+        read_resubmitted(packet),
     )
 
 
@@ -271,11 +272,13 @@ def _reply(packet: Object) -> Reply:
     if error is None:
         version = read_optional_count(packet, "version", None)
         event = read_optional_text(packet, "event")
+        sent = read_optional_count(packet, "sent", None)
         return Reply(
             request=request_number(packet),
             version=None if version is None else Version(version),
             event=None if event is None else EventId(event),
             history=None if packet.get("history") is None else _history(read_object(packet, "history")),
+            sent=None if sent is None else MessageId(sent),
         )
     if not isinstance(error, dict):
         raise BadField("'error' must be an object")
@@ -347,8 +350,17 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "history": _read_history,
     "properties": _properties,
     "authenticate": _authenticate,
+    "send": read_send,
+    "consume": read_consume,
+    "cancel": read_cancel,
+    "settle": read_settle,
 }
-LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {**BODIES_FROM_CLIENT, "publish": _long_publish}
+LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {**BODIES_FROM_CLIENT, "publish": _long_publish, "send": read_long_send}
 """The same, for messages in which there is room for values with too many levels."""
-BODIES_FROM_SERVER: Final[BodyReaders] = {"update": _update, "reply": _reply, "notice": _notice}
+BODIES_FROM_SERVER: Final[BodyReaders] = {
+    "update": _update,
+    "message": read_message,
+    "reply": _reply,
+    "notice": _notice,
+}
 """Who may send what (protocol 3): a packet that stands in none of a side's two tables is unknown from that side."""

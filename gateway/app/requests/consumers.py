@@ -1,0 +1,308 @@
+"""Sessions that consume from queues: what they are given is read, sent, and accepted for those who want that (P15).
+
+```text
+grid: assigned ──deliveries──▶ pending ──read──▶ ready ──(room)──▶ outbox of the session ──▶ client
+                                                                             │ acknowledged
+grid: settled ◀──────────── accepted, if the client wants that ◀─────────────┘
+```
+
+What a session holds is in the grid. Whoever goes on with it at another node asks again to consume, and is sent all of
+it; so nothing of this goes along when a session is handed over. Nothing here asks the grid while nothing happens (P11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.fencing import Outdated, SessionLost
+from gateway.app.registry.sessions import Sessions
+from gateway.app.session.consumer import Consumer, Terms
+from gateway.app.session.session import Session
+from gateway.catalogue import log_events as events
+from gateway.catalogue import queue_metrics as catalogue
+from gateway.core.stream.runs import Outgoing, Run
+from gateway.core.stream.transitions import State
+from gateway.core.topics.topics import topic_partition
+from gateway.core.types import DeliveryTag, RequestNumber, TopicPath
+from gateway.core.wire.codec import encode_message
+from gateway.core.wire.packets import AckMode
+from gateway.core.wire.packets import Message as MessagePacket
+from gateway.ports import (
+    SETTLE_MOST,
+    Assigned,
+    Assignment,
+    Attached,
+    AttachRefused,
+    GridUnavailable,
+    Message,
+    Settlement,
+    SettleStep,
+)
+
+PAGE: Final = 32
+"""Messages that are read in one step, and wait here for a client: with the largest values by default 2 MiB."""
+
+WAITING_MOST: Final = 16
+"""Packets that may wait in a session's outbox for messages to be added: far below its bounds, so that nobody is called
+slow for having been given messages (P9)."""
+
+BLOCKED: Final = 0.01
+"""Seconds after which it is looked again whether the transport, or the client, has taken something."""
+
+NO_REQUEST: Final = RequestNumber(0)
+"""In the place of a request: the node settles by itself."""
+
+
+class Consumers:
+    """The consumers of all sessions of a node.
+
+    Args:
+        context: of the node.
+        store: where what is settled is written.
+        sessions: the sessions held here.
+    """
+
+    def __init__(self, context: Context, store: FencedStore, sessions: Sessions) -> None:
+        self._queues = context.grid.queues
+        self._depth = context.parameters.topic_depth
+        self._background = context.background
+        self._metrics = context.metrics
+        self._log = context.log
+        self._store = store
+        self._sessions = sessions
+        self._following: dict[int, set[Session]] = {}
+        """The sessions that consume, by partition."""
+        self._count = 0
+        sessions.tell_of_leaving(self.forget)
+        context.metrics.watch(catalogue.QUEUE_CONSUMERS, lambda: self._count)
+
+    # --- Begun and ended ----------------------------------------------------------------------------------------------
+
+    async def attach(self, session: Session, queue: TopicPath, terms: Terms) -> AttachRefused | None:
+        """Let a session consume, and send it what it holds; returns why not.
+
+        Raises:
+            Outdated, SessionLost: see ``fencing``.
+            GridUnavailable: it may have been done; asking again does no harm.
+        """
+        attached = await self._store.attach_consumer(session, queue, terms)
+        if isinstance(attached, AttachRefused):
+            return attached
+        partition = topic_partition(queue, self._depth)
+        consumer = Consumer(queue, partition, terms, attached.position)
+        known = None if session.consumers is None else session.consumers.get(queue)
+        if known is not None and known.terms.mode is terms.mode:
+            # Another credit: what the client was sent is not sent again.
+            known.terms, known.position = terms, attached.position
+            self._take_in(session, known, attached)
+            return None
+        consumer.assign(attached.held)
+        if session.consumers is None:
+            session.consumers = {}
+        if known is None:
+            self._count += 1
+        session.consumers[queue] = consumer
+        followers = self._following.setdefault(partition, set())
+        if not followers:
+            self._queues.follow(partition, attached.position)
+        followers.add(session)
+        self._wake(session, consumer)
+        return None
+
+    async def leave(self, session: Session, queue: TopicPath) -> None:
+        """Let a session consume no more.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        consumer = None if session.consumers is None else session.consumers.get(queue)
+        await self._store.detach_consumer(session, queue, DeliveryTag(0) if consumer is None else consumer.seen)
+        if consumer is not None:
+            self._drop(session, consumer)
+
+    def forget(self, session: Session) -> None:
+        """The session is not this node's any more, or its client asks for everything again."""
+        for consumer in list((session.consumers or {}).values()):
+            self._drop(session, consumer)
+
+    def _drop(self, session: Session, consumer: Consumer) -> None:
+        consumers = session.consumers
+        if consumers is None or consumers.get(consumer.queue) is not consumer:
+            return
+        del consumers[consumer.queue]
+        self._count -= 1
+        if not consumers:
+            session.consumers = None
+        if not any(each.partition == consumer.partition for each in consumers.values()):
+            followers = self._following.get(consumer.partition, set())
+            followers.discard(session)
+            if not followers and self._following.pop(consumer.partition, None) is not None:
+                self._queues.unfollow(consumer.partition)
+
+    # --- Given --------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Take in what is assigned, for ever."""
+        async for item in self._queues.deliveries():
+            if isinstance(item, Assigned):
+                self._assigned(item)
+            else:
+                self._background.once(self._attach_again(item.partition), f"consumers-{item.partition}")
+
+    def _assigned(self, item: Assigned) -> None:
+        session = self._sessions.get(item.session)
+        consumer = None if session is None or session.consumers is None else session.consumers.get(item.queue)
+        if session is None or consumer is None or item.position <= consumer.position:
+            return
+        consumer.assign(item.messages)
+        self._wake(session, consumer)
+
+    async def _attach_again(self, partition: int) -> None:
+        """The grid has lost writes, or this node its place: ask what its consumers hold."""
+        await self._store.until_available()
+        for session in list(self._following.get(partition, ())):
+            for consumer in list((session.consumers or {}).values()):
+                if consumer.partition == partition:
+                    await self._attach_one_again(session, consumer)
+
+    async def _attach_one_again(self, session: Session, consumer: Consumer) -> None:
+        attached: Attached | AttachRefused | None = None
+        while not session.dropped and attached is None:
+            try:
+                attached = await self._store.attach_consumer(session, consumer.queue, consumer.terms)
+            except GridUnavailable:
+                await self._store.until_available()
+            except Outdated:
+                continue
+            except SessionLost:
+                return
+        if isinstance(attached, Attached) and session.consumers is not None:
+            consumer.position = attached.position
+            self._queues.follow(consumer.partition, attached.position)
+            self._take_in(session, consumer, attached)
+
+    def _take_in(self, session: Session, consumer: Consumer, attached: Attached) -> None:
+        held = {each.tag for each in attached.held}
+        consumer.forget([tag for tag in consumer.held if tag not in held])
+        consumer.assign(attached.held)
+        self._wake(session, consumer)
+
+    # --- Sent ---------------------------------------------------------------------------------------------------------
+
+    def _wake(self, session: Session, consumer: Consumer, delay: float = 0.0) -> None:
+        """Go on with a consumer at the end of this turn of the loop, or later."""
+        if not consumer.waking:
+            consumer.waking = True
+            asyncio.get_running_loop().call_later(delay, self._go_on, session, consumer)
+
+    def _go_on(self, session: Session, consumer: Consumer) -> None:
+        consumer.waking = False
+        if not self._is_current(session, consumer) or session.machine.state is not State.ATTACHED:
+            return  # whoever comes back acknowledges what it has, and that goes on here
+        machine = session.machine
+        sent = 0
+        while consumer.ready and machine.waiting < WAITING_MOST:
+            assignment, message = consumer.ready.popleft()
+            if assignment.tag in consumer.held or consumer.terms.mode is AckMode.NONE:
+                self._send(session, consumer, assignment, message)
+                sent += 1
+        if sent:
+            self._metrics.add(catalogue.QUEUE_DELIVERIES, sent)
+            self._sessions.flusher.mark(session)
+        if consumer.ready:
+            self._wake(session, consumer, 0.0 if sent else BLOCKED)
+        elif consumer.pending and not consumer.reading:
+            consumer.reading = True
+            self._background.once(self._read(session, consumer), f"read-messages-{session.id}")
+
+    def _send(self, session: Session, consumer: Consumer, assignment: Assignment, message: Message) -> None:
+        packet = MessagePacket(
+            queue=consumer.queue,
+            message=message.id,
+            delivery=assignment.tag,
+            sent=message.sent,
+            deliveries=assignment.deliveries,
+            redelivered=assignment.redelivered,
+            value=None,
+        )
+        machine = session.machine
+        machine.submit_run(Run((Outgoing(None, encode_message(packet, message.headers, message.value)),)))
+        consumer.sent(machine.last_numbered + machine.waiting, assignment.tag)
+
+    async def _read(self, session: Session, consumer: Consumer) -> None:
+        """Read the next messages; those that are accepted before they are sent are accepted now."""
+        page = [consumer.pending.popleft() for _ in range(min(PAGE, len(consumer.pending)))]
+        try:
+            found = await self._store.until_known(
+                lambda: self._queues.read(consumer.queue, [each.message for each in page])
+            )
+            pairs = [(each, message) for each, message in zip(page, found, strict=True) if message is not None]
+            if consumer.terms.mode is AckMode.NONE and pairs:
+                accepted = await self._accept(session, consumer, [each.tag for each, _ in pairs])
+                pairs = [(each, message) for each, message in pairs if each.tag in accepted]
+            consumer.ready.extend(pairs)
+        except SessionLost:
+            return
+        finally:
+            consumer.reading = False
+        self._wake(session, consumer)
+
+    # --- Acknowledged -------------------------------------------------------------------------------------------------
+
+    def acknowledged(self, session: Session) -> None:
+        """The client of a session that consumes has said something: accept what it has, and go on."""
+        machine = session.machine
+        if machine.state is State.GAP:
+            return
+        # Packets may turn out lower than they were expected to be; who has acknowledged all of them has all.
+        upto = machine.oldest - 1 if machine.waiting or machine.unacknowledged else inf
+        for consumer in (session.consumers or {}).values():
+            if consumer.acknowledged(upto) and not consumer.accepting:
+                consumer.accepting = True
+                self._background.once(self._accept_all(session, consumer), f"accept-messages-{session.id}")
+            if consumer.ready or consumer.pending:
+                self._wake(session, consumer)
+
+    async def _accept_all(self, session: Session, consumer: Consumer) -> None:
+        try:
+            while consumer.settling and self._is_current(session, consumer):
+                tags = consumer.settling[:SETTLE_MOST]
+                await self._accept(session, consumer, tags)
+                del consumer.settling[: len(tags)]
+        except SessionLost:
+            return
+        finally:
+            consumer.accepting = False
+
+    async def _accept(self, session: Session, consumer: Consumer, tags: list[DeliveryTag]) -> set[DeliveryTag]:
+        """Accept messages for a client; returns which of them the session did hold.
+
+        Raises:
+            SessionLost: see ``fencing``.
+        """
+        messages = tuple((tag, consumer.held[tag]) for tag in tags if tag in consumer.held)
+        step = SettleStep(NO_REQUEST, Settlement.ACCEPT, messages)
+        results, asked = None, 0
+        while results is None:
+            try:
+                results = await self._store.settle(session, consumer.queue, consumer.seen, (step,))
+            except GridUnavailable:
+                asked += 1
+                await self._store.until_available()
+            except Outdated:
+                asked += 1
+        consumer.forget(tags)
+        missing = set(results[0].not_held)
+        if missing and not asked:
+            self._log.emit(events.MESSAGES_NOT_HELD, session=session.id, queue=consumer.queue, count=len(missing))
+        accepted = {tag for tag, message in messages if message not in missing}
+        self._metrics.add(catalogue.QUEUE_SETTLEMENTS, len(accepted), label=Settlement.ACCEPT.value)
+        return accepted
+
+    @staticmethod
+    def _is_current(session: Session, consumer: Consumer) -> bool:
+        return session.consumers is not None and session.consumers.get(consumer.queue) is consumer

@@ -1,0 +1,365 @@
+"""Send, consume, cancel, settle: what clients ask of queues (protocol 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.fencing import Outdated
+from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.consumers import Consumers
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.session.consumer import Terms
+from gateway.app.session.session import Session
+from gateway.catalogue import queue_metrics as catalogue
+from gateway.core.destinations.limits import SECONDS_PER_DAY, QueueLimits, WhenFull
+from gateway.core.session.pending import Work
+from gateway.core.session.server_session import number_used
+from gateway.core.topics.topics import parse_topic, shown, topic_partition
+from gateway.core.types import DeliveryTag, TopicPath
+from gateway.core.wire.codec import json_text
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.packets import QUEUES, Cancel, Consume, Reply, Send, Settle, Settlement
+from gateway.ports import (
+    MOST_CREDIT,
+    SETTLE_MOST,
+    AttachRefused,
+    Fenced,
+    GridRefused,
+    Overflow,
+    QueueBounds,
+    QueueFull,
+    SendCommand,
+    SendResult,
+    Sent,
+    SettleResult,
+    SettleStep,
+)
+
+MOST_QUEUES: Final = 100
+"""Queues that one session may consume from: each is looked at whenever its client acknowledges something (P20)."""
+
+LONGEST_DELAY: Final = 366 * SECONDS_PER_DAY
+"""Longest delay and life of a message, in seconds, as of what a queue says of them."""
+
+MOST_HEADERS: Final = 32
+HEADER_BYTES: Final = 4 * 1024
+"""Headers of a message, and bytes of all of them as JSON: what tells what to do with it, and not what it is about."""
+
+NAMED: Final = 10
+"""Messages that a refusal names; more make it no clearer."""
+
+
+def bounds_of(limits: QueueLimits) -> QueueBounds:
+    """Tell what the grid is told of a queue."""
+    return QueueBounds(
+        messages=limits.count,
+        size=limits.bytes,
+        overflow=Overflow.DROP_OLDEST if limits.full is WhenFull.DROP_OLDEST else Overflow.REFUSE,
+        deliveries=limits.deliveries,
+        ack_within=limits.ack_within or 0.0,
+        exclusive=limits.exclusive,
+        dead=limits.dead_count,
+        dead_size=limits.bytes,
+        dead_age=limits.dead_age,
+    )
+
+
+class Queueing:
+    """Does what clients ask of queues.
+
+    Args:
+        context: of the node.
+        store: where it is written.
+        sessions: the sessions held here.
+        authorisation: judges it. Who may publish to a path may send there, and who may select it may consume.
+
+    Attributes:
+        consumers: of the sessions held here.
+    """
+
+    def __init__(self, context: Context, store: FencedStore, sessions: Sessions, authorisation: Authorisation) -> None:
+        self._parameters = context.parameters
+        self._limits = context.limits
+        self._metrics = context.metrics
+        self._destinations = context.destinations
+        self._store = store
+        self._authorisation = authorisation
+        self.consumers = Consumers(context, store, sessions)
+
+    async def execute(self, session: Session, run: Sequence[Work]) -> None:
+        """Do what one request, or a run of one kind, asks for; see the methods of these.
+
+        Raises:
+            RequestRefused: of one that is no run.
+            Outdated, SessionLost, GridUnavailable: as of ``send``.
+        """
+        match run[0]:
+            case Send():
+                await self.send(session, [work for work in run if isinstance(work, Send)])
+            case Settle():
+                await self.settle(session, [work for work in run if isinstance(work, Settle)])
+            case Consume() as request:
+                await self.consume(session, request)
+            case Cancel() as request:
+                await self.cancel(session, request)
+            case _:
+                raise AssertionError(f"{type(run[0]).__name__} is not about queues")
+
+    # --- Send ---------------------------------------------------------------------------------------------------------
+
+    async def send(self, session: Session, run: Sequence[Send]) -> None:
+        """Send a run of messages; refusals are answered when the fate of the others is known, so that they come once.
+
+        Raises:
+            Outdated, SessionLost: see ``fencing``.
+            GridUnavailable: some may have been sent; asking again does no harm.
+            GridRefused: nothing was sent.
+        """
+        refused: list[tuple[Send, RequestRefused]] = []
+        accepted: list[Send] = []
+        commands: list[SendCommand] = []
+        touched: set[int] = set()
+        for request in run:
+            try:
+                command = self._command(session, request, touched)
+            except RequestRefused as reason:
+                refused.append((request, reason.with_traceback(None)))
+            else:
+                accepted.append(request)
+                commands.append(command)
+        if commands:
+            if not self._store.is_ready(session, touched):
+                try:
+                    await self._store.prepare(session, touched)
+                finally:
+                    self._limits.recount(session)
+                # What it was made ready for may be a newer claim of it.
+                commands = [each._replace(ownership=session.ownership) for each in commands]
+            self._answer(session, accepted, commands, await self._store.send(commands))
+        for request, refusal in refused:
+            self._metrics.add(catalogue.QUEUE_SENDS, label="refused")
+            session.decline(request.request, refusal)
+
+    def _command(self, session: Session, request: Send, touched: set[int]) -> SendCommand:
+        queue, limits = self._find(request.queue)
+        largest = self._parameters.limits.value_bytes
+        if len(request.value) > largest:
+            raise RequestRefused(
+                f"the value has {len(request.value)} bytes; limits.value_bytes is {largest}",
+                code=ErrorCode.VALUE_TOO_LARGE,
+            )
+        if not session.permissions.publishes_all:
+            self._authorisation.check_publish(session, queue)
+        partition = topic_partition(queue, self._parameters.topic_depth)
+        known = session.publish_partitions | touched
+        if partition not in known:
+            self._limits.check_receipts(session, len(known) + 1)
+        expires = limits.expires if request.expires is None else request.expires
+        if request.delay > LONGEST_DELAY or (expires or 0.0) > LONGEST_DELAY or request.expires == 0:
+            raise RequestRefused("delay and expires are seconds, of a year at most, and expires is above 0")
+        touched.add(partition)
+        return SendCommand(
+            ownership=session.ownership,
+            request=request.request,
+            settled=session.settled(),
+            queue=queue,
+            value=request.value,
+            headers=_headers(request.headers),
+            bounds=bounds_of(limits),
+            delay=request.delay,
+            expires=expires or 0.0,
+            stored=self._store.replicated,
+        )
+
+    def _answer(
+        self,
+        session: Session,
+        run: Sequence[Send],
+        commands: Sequence[SendCommand],
+        results: Sequence[SendResult],
+    ) -> None:
+        ownership = commands[0].ownership
+        fenced = next((each for each in results if isinstance(each, Fenced)), None)
+        if fenced is not None and self._store.is_outdated(session, ownership):
+            raise Outdated
+        for request, result in zip(run, results, strict=True):
+            if isinstance(result, GridRefused) and request.resubmitted:
+                raise result  # another node may have executed it (protocol 5.2.4)
+        for request, result in zip(run, results, strict=True):
+            match result:
+                case Fenced():
+                    raise self._store.lost(session, ownership, result)
+                case GridRefused():
+                    session.decline_for_now(request.request, str(result))
+                case Sent(_, True) | QueueFull(True) if not request.resubmitted:
+                    session.decline(request.request, number_used(request.request))
+                case Sent(message, duplicate):
+                    self._metrics.add(catalogue.QUEUE_SENDS, label="duplicate" if duplicate else "sent")
+                    session.reply(Reply(request=request.request, sent=message))
+                case QueueFull():
+                    self._metrics.add(catalogue.QUEUE_SENDS, label="full")
+                    why = f"the queue {shown(request.queue)} is full; the message was not sent"
+                    session.decline(request.request, RequestRefused(why, code=ErrorCode.QUEUE_FULL))
+
+    # --- Consume and cancel -------------------------------------------------------------------------------------------
+
+    async def consume(self, session: Session, request: Consume) -> None:
+        """Let a session consume.
+
+        Raises:
+            RequestRefused: it may not.
+            Outdated, SessionLost, GridUnavailable: as of ``send``.
+        """
+        queue, limits = self._find(request.queue)
+        if QUEUES not in session.supports:
+            raise RequestRefused(f"a client that consumes names {QUEUES!r} in 'supports' of its hello and resume")
+        if not self._store.replicated:
+            raise RequestRefused(
+                "sessions are not replicated here, so that nobody would give back what they hold",
+                code=ErrorCode.NOT_REPLICATED,
+            )
+        if not session.permissions.selects_all:
+            self._authorisation.check_consume(session, queue)
+        consumers = session.consumers or {}
+        if queue not in consumers and len(consumers) >= MOST_QUEUES:
+            raise RequestRefused(
+                f"the session consumes from {MOST_QUEUES} queues already", code=ErrorCode.TOO_MANY_CONSUMERS
+            )
+        await self._prepare(session, queue)
+        terms = Terms(request.mode, min(request.credit, MOST_CREDIT), bounds_of(limits))
+        refused = await self.consumers.attach(session, queue, terms)
+        if refused is not None:
+            what = "consumers" if refused is AttachRefused.CONSUMERS else "queues beside it"
+            raise RequestRefused(
+                f"the queue {shown(queue)} has as many {what} as it may have", code=ErrorCode.TOO_MANY_CONSUMERS
+            )
+        session.reply(Reply(request=request.request))
+
+    async def cancel(self, session: Session, request: Cancel) -> None:
+        """Let a session consume no more; no error if it does not.
+
+        Raises:
+            RequestRefused: the queue has no valid path.
+            Outdated, SessionLost, GridUnavailable: as of ``send``.
+        """
+        await self.consumers.leave(session, parse_topic(request.queue))
+        session.reply(Reply(request=request.request))
+
+    # --- Settle -------------------------------------------------------------------------------------------------------
+
+    async def settle(self, session: Session, run: Sequence[Settle]) -> None:
+        """Settle what a session holds; all are answered when the fate of all is known.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as of ``send``.
+        """
+        answers: list[tuple[Settle, SettleResult | RequestRefused]] = []
+        for name, requests in groupby(run, key=lambda request: request.queue):
+            asked = list(requests)
+            try:
+                queue = self._checked(session, name, asked)
+            except RequestRefused as reason:
+                answers += [(request, reason.with_traceback(None)) for request in asked]
+                continue
+            await self._prepare(session, queue)
+            for step in _steps(asked):
+                answers += zip(step, await self._settle(session, queue, step), strict=True)
+        for request, answer in answers:
+            self._reply(session, request, answer)
+
+    def _checked(self, session: Session, name: str, run: Sequence[Settle]) -> TopicPath:
+        if not self._store.replicated or QUEUES not in session.supports:
+            raise RequestRefused("the session consumes nothing, and holds nothing", code=ErrorCode.NOT_HELD)
+        if any(len(each.messages) > SETTLE_MOST or each.delay > LONGEST_DELAY for each in run):
+            raise RequestRefused(f"a request settles {SETTLE_MOST} messages at most, and delays them by a year at most")
+        return parse_topic(name)
+
+    async def _settle(self, session: Session, queue: TopicPath, run: Sequence[Settle]) -> list[SettleResult]:
+        consumer = None if session.consumers is None else session.consumers.get(queue)
+        limits = self._destinations.queue(queue)
+        pause = 0.0 if limits is None else limits.redelivery_delay
+        steps = tuple(
+            SettleStep(
+                each.request,
+                each.outcome,
+                tuple((tag, message) for message, tag in each.messages),
+                max(each.delay, pause) if each.outcome is Settlement.RELEASE else 0.0,
+            )
+            for each in run
+        )
+        seen = max((tag for step in steps for tag, _ in step.messages), default=DeliveryTag(0))
+        if consumer is not None:
+            consumer.seen = seen = max(seen, consumer.seen)
+        results = await self._store.settle(session, queue, seen, steps)
+        if consumer is not None:
+            consumer.forget([tag for step in steps for tag, _ in step.messages])
+        return results
+
+    def _reply(self, session: Session, request: Settle, answer: SettleResult | RequestRefused) -> None:
+        if isinstance(answer, RequestRefused):
+            session.decline(request.request, answer)
+            return
+        settled = 0 if answer.duplicate else len(request.messages) - len(answer.not_held)
+        if settled:
+            self._metrics.add(catalogue.QUEUE_SETTLEMENTS, settled, label=request.outcome.value)
+        if answer.complete:
+            session.reply(Reply(request=request.request))
+            return
+        named = ", ".join(map(str, answer.not_held[:NAMED])) or "some of them"
+        message = f"the session does not hold all of these messages of {shown(request.queue)}: {named}"
+        session.decline(request.request, RequestRefused(message, code=ErrorCode.NOT_HELD))
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _find(self, name: str) -> tuple[TopicPath, QueueLimits]:
+        queue = parse_topic(name)
+        limits = self._destinations.queue(queue)
+        if limits is None:
+            raise RequestRefused(f"there is no queue {shown(queue)}", code=ErrorCode.NO_SUCH_QUEUE)
+        return queue, limits
+
+    async def _prepare(self, session: Session, queue: TopicPath) -> None:
+        """Write ahead that the session leaves something in the queue's partition (P7)."""
+        partition = topic_partition(queue, self._parameters.topic_depth)
+        if not self._store.is_ready(session, {partition}):
+            if partition not in session.publish_partitions:
+                self._limits.check_receipts(session, len(session.publish_partitions) + 1)
+            try:
+                await self._store.prepare(session, {partition})
+            finally:
+                self._limits.recount(session)
+
+
+def _headers(headers: Mapping[str, str]) -> bytes:
+    """Encode the headers of a message; nothing for none.
+
+    Raises:
+        RequestRefused: there are too many, or they are too long.
+    """
+    if not headers:
+        return b""
+    text = json_text(dict(headers))
+    if len(headers) > MOST_HEADERS or len(text) > HEADER_BYTES:
+        raise RequestRefused(
+            f"a message has {MOST_HEADERS} headers at most, of {HEADER_BYTES} bytes of JSON together",
+            code=ErrorCode.VALUE_TOO_LARGE,
+        )
+    return text
+
+
+def _steps(run: Sequence[Settle]) -> Iterator[list[Settle]]:
+    """Part requests into what one step of the grid takes."""
+    step: list[Settle] = []
+    size = 0
+    for each in run:
+        if step and size + len(each.messages) > SETTLE_MOST:
+            yield step
+            step, size = [], 0
+        step.append(each)
+        size += len(each.messages)
+    yield step

@@ -1,0 +1,105 @@
+"""What a node keeps of a session that consumes from a queue; what the session holds is in the grid."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from gateway.core.types import DeliveryTag, MessageId, TopicPath
+from gateway.core.wire.packets import AckMode
+from gateway.ports import Assignment, Message, QueueBounds, StreamPosition
+
+
+class Terms(NamedTuple):
+    """By which a session consumes.
+
+    Attributes:
+        mode: how messages are settled.
+        credit: messages that it may hold.
+        bounds: of the queue.
+    """
+
+    mode: AckMode
+    credit: int
+    bounds: QueueBounds
+
+
+class Consumer:
+    """One session's consuming from one queue.
+
+    Args:
+        queue: which.
+        partition: of the queue.
+        terms: by which it does.
+        position: in the deliveries of the partition, up to which all that was assigned is known.
+
+    Attributes:
+        queue: as given.
+        partition: as given.
+        terms: as given.
+        position: as given.
+        held: all that the session holds, by assignment.
+        pending: assignments of which the messages have yet to be read.
+        ready: messages that were read, and wait for room.
+        unseen: assignments that the client has not acknowledged, in order, and by which packet at the latest it has.
+        settling: what is to be accepted for the client.
+        seen: the newest assignment that the client has received.
+        reading: messages are being read.
+        accepting: messages are being accepted for the client.
+        waking: it will be looked at again in a moment.
+    """
+
+    __slots__ = (
+        "accepting",
+        "held",
+        "partition",
+        "pending",
+        "position",
+        "queue",
+        "reading",
+        "ready",
+        "seen",
+        "settling",
+        "terms",
+        "unseen",
+        "waking",
+    )
+
+    def __init__(self, queue: TopicPath, partition: int, terms: Terms, position: StreamPosition) -> None:
+        self.queue = queue
+        self.partition = partition
+        self.terms = terms
+        self.position = position
+        self.held: dict[DeliveryTag, MessageId] = {}
+        self.pending: deque[Assignment] = deque()
+        self.ready: deque[tuple[Assignment, Message]] = deque()
+        self.unseen: deque[tuple[int, DeliveryTag]] = deque()
+        self.settling: list[DeliveryTag] = []
+        self.seen = DeliveryTag(0)
+        self.reading = self.accepting = self.waking = False
+
+    def assign(self, messages: tuple[Assignment, ...]) -> None:
+        """Take in what the session was given; what is known already is left alone."""
+        for each in messages:
+            if each.tag not in self.held:
+                self.held[each.tag] = each.message
+                self.pending.append(each)
+
+    def sent(self, packet: int, tag: DeliveryTag) -> None:
+        """Note by which packet at the latest the client has a message."""
+        self.unseen.append((packet, tag))
+
+    def acknowledged(self, upto: float) -> bool:
+        """Note what the client has acknowledged; tells whether something is to be accepted for it."""
+        unseen = self.unseen
+        while unseen and unseen[0][0] <= upto:
+            _, tag = unseen.popleft()
+            self.seen = max(self.seen, tag)
+            if self.terms.mode is AckMode.AUTO and tag in self.held:
+                self.settling.append(tag)
+        return bool(self.settling)
+
+    def forget(self, tags: list[DeliveryTag]) -> None:
+        """The session does not hold these any more."""
+        for tag in tags:
+            self.held.pop(tag, None)

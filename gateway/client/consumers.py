@@ -1,0 +1,252 @@
+"""Messages of queues as an application gets them: ``MessageConsumer`` and ``Message``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Protocol, Self
+
+from gateway.core.client.errors import GatewayError, NotHeld
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk
+from gateway.core.types import DeliveryTag, MessageId
+from gateway.core.wire.packets import AckMode, Cancel, Consume, Reply, Settle, Settlement
+from gateway.core.wire.packets import Message as MessagePacket
+
+DEFAULT_CREDIT: Final = 32
+"""Messages that a consumer may hold: enough that none is waited for on the way, and few that others could have had."""
+
+MOST_CREDIT: Final = 1_000
+"""What a node grants at most."""
+
+PAUSED_AT: Final = 2
+"""Times its credit that a consumer keeps for a reader that is slow, before it asks for no more."""
+
+_SECOND: Final = 1000
+"""Milliseconds in a second; messages say in these when they were sent."""
+
+
+class Ack(StrEnum):
+    """How messages are settled."""
+
+    AUTO = "auto"
+    """By themselves, when they have been received here."""
+    EACH = "each"
+    """By ``Message.accept``, ``reject`` or ``release`` of each."""
+    CLIENT = "client"
+    """Likewise, and ``accept`` of one accepts all that came before it, too."""
+    NONE = "none"
+    """Before they are sent: at most once."""
+
+
+class Requests(Protocol):
+    """What a consumer asks of its session."""
+
+    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
+        """Ask something and wait for the answer."""
+
+    def consumed(self, queue: str, tags: Sequence[DeliveryTag]) -> None:
+        """The application has said what becomes of messages."""
+
+    def allow(self, ask: Consume) -> None:
+        """Ask for another credit, without waiting."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """A message of a queue.
+
+    Attributes:
+        queue: which.
+        id: identifies it in its queue, and rises.
+        value: the value, as JSON reads into Python.
+        headers: texts by name, as its sender gave them.
+        sent: when it was sent, in seconds since 1970.
+        deliveries: how often it was delivered before, and failed for certain.
+        redelivered: whether somebody may have received it before.
+    """
+
+    queue: str
+    id: int
+    value: Any
+    headers: Mapping[str, str]
+    sent: float
+    deliveries: int
+    redelivered: bool
+    _consumer: MessageConsumer = field(repr=False)
+    _tag: DeliveryTag = field(repr=False)
+
+    async def accept(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Say that it is done; returns once the grid has forgotten it. Nothing to be done with ``auto`` and ``none``.
+
+        Args:
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            NotHeld: the session does not hold it any more, and another consumer may have it.
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``Session.publish``.
+        """
+        await self._consumer.settle(self._tag, Settlement.ACCEPT, timeout)
+
+    async def reject(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Make it a dead letter, which nobody is given.
+
+        Args:
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            ValueError: the consumer settles by itself.
+            NotHeld, RequestRefused, RequestTimedOut, SessionEnded: as for ``accept``.
+        """
+        await self._consumer.settle(self._tag, Settlement.REJECT, timeout)
+
+    async def release(self, *, delay: float = 0.0, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Give it back: it goes to its place in the queue, as a delivery that failed.
+
+        Args:
+            delay: seconds until somebody may be given it again.
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            ValueError: the consumer settles by itself.
+            NotHeld, RequestRefused, RequestTimedOut, SessionEnded: as for ``accept``.
+        """
+        await self._consumer.settle(self._tag, Settlement.RELEASE, timeout, delay)
+
+
+class MessageConsumer:
+    """What ``Session.consume`` returns: iterate over it for messages, and cancel it when there shall be no more.
+
+    It outlives connections, nodes and deploys as its session does. What the session holds is given to others when it is
+    settled, released, cancelled, or the session ends.
+
+    Attributes:
+        queue: which.
+    """
+
+    def __init__(self, supervisor: Requests, queue: str, credit: int, ack: Ack, over: Callable[[str], None]) -> None:
+        self.queue = queue
+        self._supervisor = supervisor
+        self._credit = credit
+        self._ack = ack
+        self._over = over
+        self._messages: deque[Message] = deque()
+        self._unsettled: dict[DeliveryTag, MessageId] = {}
+        self._news = asyncio.Event()
+        self._ended = False
+        self._error: GatewayError | None = None
+        self._paused = False
+
+    def __repr__(self) -> str:
+        return f"<MessageConsumer of {self.queue}: {len(self._messages)} wait>"
+
+    @property
+    def mode(self) -> AckMode:
+        """How messages are settled, in the protocol's words."""
+        return AckMode.EACH if self._ack in {Ack.EACH, Ack.CLIENT} else AckMode(self._ack.value)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Wait for the next message.
+
+        Raises:
+            StopAsyncIteration: the consumer was cancelled, or the session closed.
+            GatewayError: the session died of something, or may not consume any more.
+        """
+        while not self._messages:
+            if self._ended:
+                if self._error is not None:
+                    raise self._error
+                raise StopAsyncIteration
+            self._news.clear()
+            await self._news.wait()
+        message = self._messages.popleft()
+        if self._paused and len(self._messages) <= self._credit // 2:
+            self._allow(self._credit)
+        return message
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._ended:
+            await self.cancel()
+
+    async def cancel(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Consume no more; what is held goes back, and what the application was given already it can not settle.
+
+        Args:
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``Session.publish``.
+        """
+        self.end(None)
+        self._messages.clear()
+        await self._supervisor.request(Cancel(UNNUMBERED, self.queue), timeout)
+
+    async def settle(
+        self,
+        tag: DeliveryTag,
+        outcome: Settlement,
+        timeout: float | None,  # noqa: ASYNC109 - public
+        delay: float = 0.0,
+    ) -> None:
+        """Settle a message; see ``Message``."""
+        if self.mode is not AckMode.EACH:
+            if outcome is Settlement.ACCEPT:
+                return
+            raise ValueError(f"a consumer with ack={self._ack.value!r} settles by itself; use 'each' or 'client'")
+        if tag not in self._unsettled:
+            raise NotHeld("the message was settled already, or its consumer was cancelled")
+        all_before = self._ack is Ack.CLIENT and outcome is Settlement.ACCEPT
+        tags = [each for each in self._unsettled if each <= tag] if all_before else [tag]
+        messages = tuple((self._unsettled.pop(each), each) for each in tags)
+        self._supervisor.consumed(self.queue, tags)
+        for start in range(0, len(messages), MOST_CREDIT):
+            part = messages[start : start + MOST_CREDIT]
+            await self._supervisor.request(Settle(UNNUMBERED, self.queue, part, outcome, delay), timeout)
+
+    def received(self, packet: MessagePacket) -> None:
+        """Take in a message."""
+        if self._ended:
+            return
+        if self.mode is AckMode.EACH:
+            self._unsettled[packet.delivery] = packet.message
+        self._messages.append(
+            Message(
+                packet.queue,
+                packet.message,
+                packet.value,
+                MappingProxyType(dict(packet.headers)),
+                packet.sent / _SECOND,
+                packet.deliveries,
+                packet.redelivered,
+                self,
+                packet.delivery,
+            )
+        )
+        self._news.set()
+        if self.mode is not AckMode.EACH and not self._paused and len(self._messages) >= PAUSED_AT * self._credit:
+            self._allow(0)
+
+    def end(self, error: GatewayError | None) -> None:
+        """There will be no more messages than those that wait."""
+        if not self._ended:
+            self._ended = True
+            self._error = error
+            self._unsettled.clear()
+            self._over(self.queue)
+            self._news.set()
+
+    def _allow(self, credit: int) -> None:
+        """Have more sent, or no more for now: a reader that is slow does not make this process grow."""
+        self._paused = not credit
+        self._supervisor.allow(Consume(UNNUMBERED, self.queue, credit, self.mode))
