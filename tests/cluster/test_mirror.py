@@ -13,9 +13,10 @@ from typing import Final
 import pytest
 
 from gateway.client import Recovery
-from gateway.core.wire.codes import Numbering, Outcome
+from gateway.core.wire.codes import MirrorMode, Numbering, Outcome
 from tests.cluster.backups import Market
 from tests.cluster.crowds import Figures, complaints_after_kills, gaps
+from tests.support.faults import eventually
 from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P1", "P2")]
@@ -43,6 +44,26 @@ def judge(market: Market, found: list[Recovery]) -> None:
     own = [recovery for member in market.subscribers for recovery in member.recoveries]
     assert all(each.replayed for each in own if each.outcome == Outcome.FAILED_OVER), outcomes(own)
     assert len(mirrored) > len(rest), "a tick is short"
+
+
+@pytest.mark.parametrize("mode", [MirrorMode.SYNC, MirrorMode.STRICT])
+async def test_who_was_served_by_a_node_that_died_goes_on_with_the_copy(
+    tmp_path: Path, figures: Figures, mode: MirrorMode
+) -> None:
+    """M2: kill -9 of each node in turn. Packet ids go on, and nothing is lost."""
+    async with Market.open(tmp_path, SUBSCRIBERS, mirror=mode.value) as market:
+        found: list[Recovery] = []
+        for node in market.stack.node_names:
+            await market.whole()
+            await market.trade.rounds()
+            found += await market.kill(node)
+            await market.trade.rounds()
+            await market.restart(node)
+        assert outcomes(found) == {(Outcome.MIRRORED, Numbering.KEPT, 0): len(found)}
+        assert len(found) >= SUBSCRIBERS
+        assert len(market.recoveries) == len(found), "nobody else noticed"
+        assert [notice for member in market.members for notice in member.notices] == []
+        figures(f"{len(market.stack.node_names)} nodes killed, {len(found)} mirrored ({mode}); recovery {gaps(found)}")
 
 
 async def test_without_waiting_for_the_backup_what_is_not_mirrored_is_declared(
@@ -100,6 +121,27 @@ async def test_a_backup_that_dies_is_followed_by_another(tmp_path: Path) -> None
         judge(market, await market.kill(live))
         await market.trade.rounds()
         await market.restart(backup, live)
+
+
+async def test_a_backup_that_is_suspended_holds_output_up_for_no_longer_than_the_patience(tmp_path: Path) -> None:
+    """``sync``: output waits up to ``mirror_patience``, then goes on async with notice ``unmirrored``."""
+    async with Market.open(tmp_path, SUBSCRIBERS, mirror="sync") as market:
+        backings = await market.whole()
+        await market.trade.rounds()
+        live = market.serving[0]
+        backup = backings[live].node
+        served = market.at(live)
+        market.stack.pause_node(backup)
+        try:
+            await eventually(
+                lambda: any("unmirrored" in member.notices for member in served), "who waited for the backup is told"
+            )
+            await market.stack.balanced([node for node in market.stack.node_names if node != backup])
+            await market.trade.rounds()
+        finally:
+            market.stack.resume_node(backup)
+        await market.stack.ready(backup)
+        await market.stack.balanced()
 
 
 @pytest.mark.promise("P13")
