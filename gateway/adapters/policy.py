@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 from gateway.core.policy.permissions import ADMIN_ACTIONS, EVERYTHING, Policy, Role, Template, kind_of, parse_template
 from gateway.core.topics.topics import SEPARATOR, SYSTEM_ROOT, is_reserved
 from gateway.core.visible import visible
+from gateway.core.wire.codes import MirrorMode
 from gateway.core.wire.errors import GatewayError, InvalidSelector
 
 _HEADER: Final = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
@@ -97,7 +98,7 @@ LONGEST_PROPERTY: Final = 64
 """Characters of a property's name (protocol section 9.3)."""
 
 _TOP: Final = ("default", "roles", "principals")
-_OF_A_ROLE: Final = ("select", "publish", "properties", "admin")
+_OF_A_ROLE: Final = ("select", "publish", "properties", "admin", "mirror")
 _ACTIONS: Final = (EVERYTHING, *sorted({kind_of(action) for action in ADMIN_ACTIONS}), *ADMIN_ACTIONS)
 
 
@@ -202,6 +203,7 @@ class _Reader:
             publish=tuple(self._selectors(table, (*where, "publish"))),
             properties=frozenset(self._properties(table, (*where, "properties"))),
             admin=frozenset(self._actions(table, (*where, "admin"))),
+            mirror=self._mirror(table, (*where, "mirror")),
         )
 
     def _selectors(self, table: Mapping[str, object], where: tuple[str, ...]) -> Iterator[Template]:
@@ -241,6 +243,14 @@ class _Reader:
                 yield action
             else:
                 self._complain(where, f"there is no action {action!r}", _meant(action, _ACTIONS), action)
+
+    def _mirror(self, table: Mapping[str, object], where: tuple[str, ...]) -> MirrorMode:
+        given = table.get(where[-1], MirrorMode.ASYNC.value)
+        words = tuple(each.value for each in MirrorMode)
+        if isinstance(given, str) and given in words:
+            return MirrorMode(given)
+        self._complain(where, f"{given!r} is nothing that output can wait for", _meant(str(given), words))
+        return MirrorMode.ASYNC
 
     def _roles(self, given: object, where: tuple[str, ...], known: Mapping[str, Role]) -> list[str]:
         names = list(self._texts(given, where))

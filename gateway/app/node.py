@@ -28,6 +28,7 @@ from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.history_sweeper import HistorySweeper
 from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.membership import Membership
+from gateway.app.cluster.mirror.gate import OutputGate
 from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.cluster.node_links import NodeLinks
@@ -58,6 +59,7 @@ from gateway.core.destinations.table import DestinationTable
 from gateway.core.policy.permissions import Policy
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import NodeRef
+from gateway.core.wire.codes import MirrorMode
 from gateway.ports import (
     NO_TRACER,
     Authenticator,
@@ -190,18 +192,14 @@ class Node:
             self._membership.tell_of_table(self.links.look_soon)
             # The grid gets the id of the cluster back before a node that is new can give it another one.
             self._grid_recovery.tell_of_loss(self.links.look_soon)
-        giver = offers = holder = None
-        self.mirror: MirrorSource | None = None
-        if self.links is not None:
-            holder = MirrorHolder(context, self.links)
-            if parameters.mirror.backup != OFF and parameters.replicated:
-                self.mirror = MirrorSource(context, self.links, self.sessions)
-            giver = SessionGiver(context, self.links, self.sessions, holder)
+        self.holder = None if self.links is None else MirrorHolder(context, self.links)
+        giver = offers = None
+        if self.links is not None and self.holder is not None:
+            giver = SessionGiver(context, self.links, self.sessions, self.holder)
             offers = SessionOffers(context, self.links, self.sessions, giver)
         self.history_sweeper = HistorySweeper(
             context, alive=lambda: self._membership.alive, loaded=lambda: self.destinations.loaded
         )
-        self.holder = holder
         self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
@@ -210,6 +208,7 @@ class Node:
             policy=authorisation_policy,
             directory=directory,
         )
+        self.mirror = self._make_mirror(context)
         authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
         requests = Requests(
             context,
@@ -245,7 +244,7 @@ class Node:
             enforcement=self.enforcement,
             grid_recovery=self._grid_recovery,
             handshake_limiter=self._handshake_limiter,
-            taker=SessionTaker(context, self.links, self.sessions, holder),
+            taker=SessionTaker(context, self.links, self.sessions, self.holder),
             links=self.links,
             mirror=self.mirror,
             draining=lambda: self.draining,
@@ -258,6 +257,7 @@ class Node:
             not_ready=self.not_ready,
             draining=lambda: self.draining,
             connections=lambda: len(self.connections),
+            backup=None if self.mirror is None else self.mirror.state,
         )
         self._membership.report_by(self._reports)
         self._moves = SessionMover(context, self.sessions, giver)
@@ -285,6 +285,24 @@ class Node:
             revocations=ClusterRevocations(self.revocations),
         )
         self._watch_gauges()
+
+    def _make_mirror(self, context: Context) -> MirrorSource | None:
+        """Make what keeps a backup; output waits for it where the settings or the roles of a session ask for that."""
+        parameters, authorisation, order = context.parameters, self.authorisation, list(MirrorMode)
+        least = parameters.mirror.mode
+        if self.links is None or parameters.mirror.backup == OFF or not parameters.replicated:
+            return None
+        mirror = MirrorSource(context, self.links, self.sessions)
+        mirror.guard(
+            OutputGate(
+                context,
+                mirror,
+                mode_of=lambda session: max(least, authorisation.mirror_mode(session), key=order.index),
+                is_needed=lambda: least is not MirrorMode.ASYNC or authorisation.asks_for_mirrors,
+                notify=lambda session, notice: self.sessions.delivery.notify((session,), notice),
+            )
+        )
+        return mirror
 
     async def start(self) -> None:
         """Begin to work; does not wait for the grid, ``not_ready`` tells when it is there."""

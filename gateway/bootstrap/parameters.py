@@ -142,6 +142,8 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
         ),
         mirror=MirrorParameters(
             backup=settings.backup,
+            mode=settings.mirror,
+            patience=settings.mirror_patience,
             failure_domain=settings.failure_domain,
             # What the sessions of a node may take there.
             copies_bytes=settings.limit_buffer_bytes + settings.limit_disconnected_bytes

@@ -7,7 +7,7 @@ from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
 MIRROR_SESSIONS = Metric(
     "gateway_mirror_sessions",
     Kind.GAUGE,
-    "Sessions of this node, by whether its backup has a copy; none without a backup.",
+    "Sessions of a node that is to have a backup, by whether that has a copy.",
     "copied",
     ("true", "false"),
 )
@@ -23,6 +23,14 @@ MIRROR_LAG_SECONDS = Metric(
     Kind.HISTOGRAM,
     "Time until the backup had taken in what it was sent.",
     buckets=LATENCY_BUCKETS,
+)
+MIRROR_HELD = Metric(
+    "gateway_mirror_held_connections", Kind.GAUGE, "Connections whose output waits for the backup at the moment."
+)
+MIRROR_LAPSES = Metric(
+    "gateway_mirror_lapses_total",
+    Kind.COUNTER,
+    "Times that a connection stopped waiting for the backup, as it was silent for mirror_patience.",
 )
 MIRROR_COPIES = Metric("gateway_mirror_copies", Kind.GAUGE, "Copies of other nodes' sessions that this node keeps.")
 MIRROR_COPY_BYTES = Metric("gateway_mirror_copy_bytes", Kind.GAUGE, "Bytes of these copies, about.")

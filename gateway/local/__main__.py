@@ -17,7 +17,7 @@ from gateway.local.demo import Demo, DemoOptions
 from gateway.local.observatory import Observation
 from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTaken
 from gateway.local.processes import ProcessFailed, ProgramMissing
-from gateway.local.recipes import StackOptions
+from gateway.local.recipes import BACKED_UP, StackOptions
 from gateway.local.run_folder import StackState, StateUnreadable
 from gateway.local.stack import Stack
 
@@ -55,7 +55,11 @@ def up(port_base: int, nodes: int, prometheus: bool) -> None:
     folder = _folder("up", port_base)
     ports = PortPlan.from_base(port_base, nodes)
     observation = _observation(prometheus)
-    stack = Stack(StackOptions(ports=ports, folder=folder, detached=True, observation=observation, demo_page=True))
+    stack = Stack(
+        StackOptions(
+            ports=ports, folder=folder, detached=True, observation=observation, demo_page=True, node_settings=BACKED_UP
+        )
+    )
     started = _run(detached.up(stack, folder))
     state = StackState.read(folder)
     pids = {} if state is None else {name: identity.pid for name, identity in state.processes.items()}
@@ -113,7 +117,8 @@ def demo(port_base: int, nodes: int, sessions: int, rate: float, prometheus: boo
         raise click.UsageError("the demo kills nodes one after the other, so it needs at least 2")
     folder = _folder("demo", port_base)
     ports = PortPlan.from_base(port_base, nodes)
-    stack = Stack(StackOptions(ports=ports, folder=folder, observation=_observation(prometheus)))
+    observation = _observation(prometheus)
+    stack = Stack(StackOptions(ports=ports, folder=folder, observation=observation, node_settings=BACKED_UP))
     if stack.observatory is not None:
         click.echo(f"Watch it meanwhile: {stack.observatory.url}")
     verdict = _run(Demo(stack, DemoOptions(sessions=sessions, rate=rate)).run())

@@ -69,6 +69,9 @@ class StackOptions:
             raise ValueError("the first link leads to HAProxy, and this stack has none")
 
 
+BACKED_UP: Final[Mapping[str, object]] = {"backup": "auto"}
+"""Settings of nodes that keep copies of their sessions at each other, as those of people do."""
+
 _SETTING_PREFIX: Final = "GATEWAY_"
 """Begins the names of the environment variables that hold settings."""
 _CONNECTIONS: Final = 8192

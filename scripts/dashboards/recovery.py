@@ -206,6 +206,14 @@ RECOVERY: Final = Dashboard(
                     ),
                     unit=Unit.PER_SECOND,
                 ),
+                Panel(
+                    title="Output that waits for backups",
+                    meaning="Connections whose output waits at the moment, and those a second that stopped waiting.",
+                    queries=(
+                        Query(f"sum by (node) (gateway_mirror_held_connections{{{CLUSTER}}})", "{{node}}: wait"),
+                        Query(rate("gateway_mirror_lapses_total", by="node"), "{{node}}: stopped"),
+                    ),
+                ),
             ),
         ),
         Section(
@@ -264,6 +272,28 @@ RECOVERY: Final = Dashboard(
                     title="Not replayed",
                     meaning="Topic partitions of which a client got current values all the same, by reason.",
                     queries=(Query(rate("gateway_not_replayed_total", by="reason"), "{{reason}}"),),
+                    unit=Unit.PER_SECOND,
+                    width=12,
+                ),
+                Panel(
+                    title="History read by clients",
+                    meaning="Events of topics with history that clients have read, and readings that met a gap: not "
+                    "all that they asked for was kept.",
+                    queries=(
+                        Query(rate("gateway_history_events_total"), "events {{node}}"),
+                        Query(rate("gateway_history_gaps_total"), "gaps {{node}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                    width=12,
+                ),
+                Panel(
+                    title="History cut and restored",
+                    meaning="Entries of histories that were cut by age or dropped with their destination, and events "
+                    "that nodes put back after the grid had lost writes.",
+                    queries=(
+                        Query(rate("gateway_history_swept_total"), "cut {{node}}"),
+                        Query(rate("gateway_history_restored_total"), "restored {{node}}"),
+                    ),
                     unit=Unit.PER_SECOND,
                     width=12,
                 ),

@@ -31,6 +31,9 @@ READ: Final = 30.0
 UNREADABLE: Final = (RedisError, OSError, TimeoutError, LookupError, StopIteration, KeyError, ValueError, TypeError)
 """What a look may meet while Redis is unreachable, is being replaced, or has just forgotten everything."""
 
+AWAY: Final = (RedisError, OSError, TimeoutError)
+"""Those of them by which Redis does not answer."""
+
 _KEYS: Final = Keys(PREFIX)
 
 

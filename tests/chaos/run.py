@@ -18,7 +18,7 @@ from tests.chaos import grid_links, node_links
 from tests.chaos.account.account import Account
 from tests.chaos.account.clock import Told, bases, judge_clock, judge_shifts, read_starts, read_told
 from tests.chaos.account.forgotten import Forgotten, NodeEnd
-from tests.chaos.account.recoveries import BUSY, Trouble
+from tests.chaos.account.recoveries import BUSY, GRID, Trouble
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended
@@ -30,7 +30,7 @@ from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
 from tests.chaos.load.witness import Witness
 from tests.chaos.outcome import Outcome, Struck
 from tests.chaos.plan import OFF, Plan, Step
-from tests.chaos.reader import UNREADABLE, Reader
+from tests.chaos.reader import AWAY, UNREADABLE, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
 from tests.chaos.waiting import Waiting
 from tests.support.faults import eventually
@@ -50,6 +50,10 @@ LOOKS: Final = 0.5
 
 DEMOTED: Final = 6.0
 """Seconds after a replica has taken over in which the master before may still take writes that nobody keeps."""
+
+SLOW_LOOK: Final = 1.5
+"""Seconds above which a look into Redis, past all proxies, tells that nodes get no answers in time, either: they wait
+for one second (``grid_timeout``)."""
 
 COPIES: Final = 6.0
 """Seconds between two copies of the data of a Redis, to roll back to."""
@@ -232,26 +236,43 @@ class Run:
         waiting = Waiting()
         before = self.now()
         while True:
-            lineage = self._target.lineage
             now = self.now()
             for node in waiting.busy(self._target.pids()):
                 self.account.recoveries.troubles.append(Trouble(before, now, BUSY, node))
             before = now
             try:
-                if self._target.kind != "single":
-                    self._look_at_masters(now, await self._reader.masters())
-                generation = await self._reader.generation()
-                if not self.account.generations or self.account.generations[-1][1] != generation:
-                    self.account.generations.append((now, generation))
-                found = await self._reader.owners(self._live_sessions())
-                if lineage == self._target.lineage:
-                    for session, (epoch, owner) in found.items():
-                        self.account.sessions.owned(now, str(lineage), session, epoch, owner)
-                for server, count in (await self._reader.connections()).items():
-                    self._connections[server] = max(count, self._connections[server])
-            except UNREADABLE:
-                pass
+                await self._look(now)
+            except UNREADABLE as error:
+                is_away = isinstance(error, AWAY)
+            else:
+                is_away = self.now() - now > SLOW_LOOK
+            if is_away:
+                self._grid_was_away(now)
             await asyncio.sleep(LOOKS)
+
+    async def _look(self, now: float) -> None:
+        """Look once.
+
+        Raises:
+            UNREADABLE: nothing, or not all of it, can be seen now.
+        """
+        lineage = self._target.lineage
+        if self._target.kind != "single":
+            self._look_at_masters(now, await self._reader.masters())
+        generation = await self._reader.generation()
+        if not self.account.generations or self.account.generations[-1][1] != generation:
+            self.account.generations.append((now, generation))
+        found = await self._reader.owners(self._live_sessions())
+        if lineage == self._target.lineage:
+            for session, (epoch, owner) in found.items():
+                self.account.sessions.owned(now, str(lineage), session, epoch, owner)
+        for server, count in (await self._reader.connections()).items():
+            self._connections[server] = max(count, self._connections[server])
+
+    def _grid_was_away(self, since: float) -> None:
+        """Note that nodes could not reach the grid either, by a fault or not: Sentinels vote, or lack a processor."""
+        self._target.grid_away = self.now()
+        self.account.recoveries.troubles.append(Trouble(since, self.now(), GRID))
 
     def _look_at_masters(self, now: float, masters: frozenset[int]) -> None:
         """Note that a replica has taken over, also without a fault: on a busy machine a master may seem dead.

@@ -120,6 +120,7 @@ class Target:
         live_sessions: returns the sessions that live.
         saves: whether copies of the data are made, as something will be rolled back.
         masters: ports of those that served the grid when somebody looked last.
+        grid_away: when the grid did not answer last, past all proxies.
     """
 
     def __init__(
@@ -153,6 +154,7 @@ class Target:
         self._node_links = node_links
         self.saves = False
         self.masters: frozenset[int] = frozenset()
+        self.grid_away = 0.0
         self._clock_set: tuple[float, int] | None = None
         self._saves = 0
 
@@ -215,7 +217,8 @@ class Target:
             if await admin.answers_ok(self.stack.admin_url(node, "/readyz")):
                 return True
             # How long Redis takes to replace a master is not the node's matter; faults of it have deadlines as well.
-            late = not self._replacing and self.now() > max(began, self._replaced) + scaled(READY)
+            since = max(began, self._replaced, self.grid_away)
+            late = not self._replacing and self.now() > since + scaled(READY)
             return late
 
         if not await self._holds(is_ready_or_late, READY + REPLACED) or late:

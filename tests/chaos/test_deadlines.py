@@ -16,7 +16,8 @@ from tests.chaos.deadlines import Stuck, bounded, ended, waits_in
 from tests.chaos.faults.fault import CATALOGUE, Parameters, fault
 from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Plan
-from tests.chaos.target import Target, stopped_in_time
+from tests.chaos.target import READY, NotHealed, Target, stopped_in_time
+from tests.support.times import scaled
 
 
 async def _wait_for_nothing() -> None:
@@ -144,3 +145,28 @@ async def test_a_fault_is_healed_also_if_the_run_gives_it_up() -> None:
         async with made.strike(None, {}):  # type: ignore[arg-type]
             raise LookupError
     assert done == ["struck", "healed"]
+
+
+class _Unready:
+    """A stack whose nodes never become ready."""
+
+    def admin_url(self, node: str, path: str = "") -> str:
+        return f"http://127.0.0.1:9/{node}{path}"
+
+
+async def test_a_node_is_not_late_while_the_grid_answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target(_Unready(), None, "single")  # type: ignore[arg-type]
+    asked: list[float] = []
+
+    async def is_ready(url: str) -> bool:
+        asked.append(next(moments))
+        return False
+
+    monkeypatch.setattr("tests.chaos.target.admin.answers_ok", is_ready)
+    moments = iter(moment * scaled(READY) for moment in (0.0, 1.2, 1.9, 2.1))
+    target.now = lambda: asked[-1] if asked else 0.0
+    # Away until then; from there on the node has its time.
+    target.grid_away = scaled(READY)
+    with pytest.raises(NotHealed):
+        await target.ready("n1")
+    assert asked[-1] == 2.1 * scaled(READY)

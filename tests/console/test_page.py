@@ -353,6 +353,32 @@ async def test_the_table_of_nodes_has_a_column_for_each_outcome_that_one_of_them
     assert [row[4:8] for row in after[1:]] == [["1", "2", "3", "0"], [nothing] * 4, ["1", "2", "3", "4"]]
 
 
+async def test_the_table_of_nodes_has_a_column_for_backups_once_a_node_tells_of_one(
+    pair: Pair, browser: Browser
+) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        table = await page.evaluate(
+            """import('./views/overview.js').then(({ Overview }) => {
+                const base = { incarnation: "i", state: "serving", lag: 0, at: 9, started: 1, grid: { state: "up" },
+                    sessions: { connected: 5, disconnected: 6 }, slow: { blocked: 7 }, resumes: {} };
+                const backup = { node: "n2", copied: 9, to_copy: 9 };
+                const nodes = [{ ...base, node: "n1", backup },
+                    { ...base, node: "n2", backup: { ...backup, copied: 3 } },
+                    { ...base, node: "n3", backup: { node: null, copied: 0, to_copy: 0 } }, { ...base, node: "n4" }];
+                const live = Object.assign(new EventTarget(), { list: () => nodes, serving: () => [], slow: new Map(),
+                    history: () => new Map(), standing: () => "ready", happenings: [] });
+                const overview = new Overview({ live, rights: { guard() {} } });
+                const [table] = overview.element.querySelectorAll("table");
+                overview.start();
+                return [...table.rows].map((row) => [...row.cells].slice(-4, -1).map((each) => each.textContent));
+            })"""
+        )
+    assert table[0] == ["Backup", "Grid", "Up"]
+    assert [row[0] for row in table[1:]] == ["n2", "n2, 3 of 9", "none", "\N{EN DASH}"]
+
+
 async def test_a_cut_connection_of_the_console_is_said_and_mended(pair: Pair, browser: Browser) -> None:
     async with page_of(browser) as watched:
         page = watched.page
@@ -393,7 +419,7 @@ async def test_it_fits_a_phone(pair: Pair, browser: Browser, people: list[Sessio
     async with page_of(browser, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True) as watched:
         page = watched.page
         await sign_in(page, console(pair), pair.admins.tokens["viewer"])
-        for view in ("Overview", "Sessions", "Topics", "Revocations"):
+        for view in ("Overview", "Sessions", "Topics", "Revocations", "Destinations"):
             await page.get_by_role("link", name=view, exact=True).tap()
             await expect(page.locator("nav a[aria-current]")).to_have_text(view)
             width = await page.evaluate("document.documentElement.scrollWidth")

@@ -8,8 +8,11 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.client import Session, connect
+from gateway.core.destinations.destination import Origin, read_destination
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.policy.system_roles import CONSOLE
+from gateway.core.types import TopicPath
 from gateway.settings.admin_tokens import tokens_line
 from tests.console.browser import console, sign_in, tab_until
 from tests.integration.admin.support import Admins, Pair
@@ -94,6 +97,61 @@ async def test_revocations_of_others_appear_and_are_filtered(pair: Pair, browser
         await expect(page.locator(".panel")).to_contain_text("the case of <b>bob</b>")
         await expect(page.get_by_role("button", name="Unblock…")).to_be_hidden()
         await expect(page.get_by_role("button", name="Revoke…")).to_be_hidden()
+        assert watched.complaints == []
+
+
+async def test_destinations_are_described_changed_and_removed(pair: Pair, browser: Browser) -> None:
+    table = pair.n1.gateway.node.destinations.table
+    await pair.n1.gateway.node.destinations.apply_file(
+        [read_destination({"selector": "log/<b>/**", "kind": "value"}, origin=Origin.FILE)]
+    )
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["administrator"])
+        await page.get_by_role("link", name="Destinations").click()
+        rows = page.locator("[role=option]")
+        await expect(rows).to_contain_text("log/<b>/**")
+        await rows.click()
+        await expect(page.get_by_role("button", name="Remove…")).to_have_count(0)
+        await page.get_by_role("button", name="Describe…").click()
+        dialog = page.get_by_role("dialog")
+        await dialog.get_by_label("Selector").fill("log/**")
+        await dialog.get_by_label("Most events of one topic").fill("12")
+        await dialog.get_by_label("Hours that an event is kept").fill("0.5")
+        await page.keyboard.press("Enter")
+        await expect(rows).to_have_count(2)
+        assert table.history(TopicPath("log/a")) == HistoryLimits(count=12, age=1800)
+
+        await rows.filter(has_text="log/**").first.click()
+        await expect(page.locator(".panel")).to_contain_text("an administrator")
+        await page.get_by_role("button", name="Change…").click()
+        await expect(dialog.get_by_label("Most events of one topic")).to_have_value("12")
+        await dialog.get_by_label("Kind").select_option("value")
+        await dialog.get_by_role("button", name="Describe").click()
+        await expect(page.locator(".panel")).to_contain_text("nothing else")
+        assert table.history(TopicPath("log/a")) is None
+
+        await page.get_by_role("button", name="Remove…").click()
+        await dialog.get_by_role("button", name="Remove").click()
+        await expect(rows).to_have_count(1)
+        await expect(page.locator(".panel")).to_have_count(0)
+        assert len(table) == 1
+        assert watched.complaints == []
+
+
+async def test_a_viewer_sees_destinations_and_cannot_describe_any(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        await page.get_by_role("link", name="Destinations").click()
+        await expect(page.locator(".view > [role=status]")).to_contain_text("all are plain values")
+        await pair.n2.gateway.node.destinations.set(
+            read_destination({"selector": "log/**", "kind": "history"}, origin=Origin.ADMINISTRATOR)
+        )
+        await page.locator("[role=option]").click()
+        await expect(page.locator(".panel")).to_contain_text("1.0 MiB")
+        for name in ("Describe…", "Change…", "Remove…"):
+            await expect(page.get_by_role("button", name=name)).to_be_hidden()
         assert watched.complaints == []
 
 

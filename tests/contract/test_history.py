@@ -17,6 +17,8 @@ from tests.contract.examples import ownership, publish, session, topic_of
 from tests.contract.following import Follower
 from tests.contract.harness import HISTORY_BYTES, LONG, STREAM_LENGTH, Harness
 
+pytestmark = pytest.mark.promise("P14")
+
 TOPIC = TopicPath("log/a")
 OTHER = TopicPath("log/b")
 PARTITION = topic_of(TOPIC)

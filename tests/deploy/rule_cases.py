@@ -385,6 +385,18 @@ CASES: Final[dict[str, Case]] = {
         ),
         NODE,
     ),
+    "GatewayBackupNotWhole": Case(
+        {'gateway_mirror_sessions{node="n1",copied="false"}': still(3)},
+        (
+            {
+                'gateway_mirror_sessions{node="n1",copied="false"}': still(0),
+                'gateway_mirror_sessions{node="n1",copied="true"}': still(9),
+            },
+            # A backup that is being filled.
+            {'gateway_mirror_sessions{node="n1",copied="false"}': "0x10 900x0 0x9"},
+        ),
+        NODE,
+    ),
     "GatewayNodeNameTaken": Case(
         {'gateway_namesakes{node="n1",instance="10.0.0.1:9101"}': "0x10 1x10"},
         ({'gateway_namesakes{node="n1",instance="10.0.0.1:9101"}': still(0)},),

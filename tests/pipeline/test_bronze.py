@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,31 @@ def test_a_wrong_clock_does_not_spread_the_table(tmp_path: Path) -> None:
     assert len(bronze_of(tmp_path).hours()) <= 4
     (file, *_) = bronze_of(tmp_path).hours()[-1].glob("*.parquet")
     assert pq.read_table(file, columns=["id", "at"], partitioning=None).num_rows > 390
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Apia"])
+def test_days_and_hours_are_of_utc_wherever_the_machine_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    """Over midnight, and over the hours that clocks of people skip or have twice."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        instants = [
+            datetime(2026, month, day, hour, minute, tzinfo=UTC)
+            for month, day in ((3, 28), (3, 29), (10, 24), (10, 25), (12, 31))
+            for hour in (0, 1, 2, 23)
+            for minute in (0, 59)
+        ]
+        told = [event(number, at=int(each.timestamp()) * 1_000_000) for number, each in enumerate(instants, 1)]
+        take_in(tmp_path, [batch_of({"1-0": entry(told)})], past=YEAR * 9 / 1e6, future=YEAR * 9 / 1e6)
+        for folder in bronze_of(tmp_path).hours():
+            for at in pq.read_table(next(folder.iterdir()), partitioning=None)["at"].to_pylist():
+                assert f"date={at:%Y-%m-%d}/hour={at:%H}" == f"{folder.parent.name}/{folder.name}"
+        assert len(bronze_of(tmp_path).hours()) == len(instants) // 2
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_bad_lines_are_kept_apart_with_their_reason(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -116,6 +117,39 @@ def test_a_crash_before_spark_hears_of_the_commit(
 
     assert events_in(options.lake) == once([*records, *more])
     assert again.duplicates == 0
+
+
+def test_an_empty_journal_is_no_error(spark: SparkSession, options: IngestOptions, feeder: Feeder) -> None:
+    assert ingest(spark, options, quiet).events == 0
+    records = feeder.feed(50, sessions=2)
+    assert ingest(spark, options, quiet).events == 50
+    assert ingest(spark, options, quiet).events == 0
+    assert events_in(options.lake) == once(records)
+
+
+@pytest.mark.parametrize("harm", ["deleted", "torn", "of another time"])
+def test_whatever_happens_to_the_checkpoint_bronze_is_right(
+    spark: SparkSession, options: IngestOptions, feeder: Feeder, harm: str
+) -> None:
+    checkpoint = options.lake / "checkpoints" / "bronze"
+    records = feeder.feed(100, sessions=2)
+    ingest(spark, options, quiet)
+    shutil.copytree(checkpoint, options.lake / "older")
+    records += feeder.feed(100, sessions=2)
+    ingest(spark, options, quiet)
+    newest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name))
+    match harm:
+        case "deleted":
+            shutil.rmtree(checkpoint)
+        case "torn":
+            newest.write_bytes(newest.read_bytes()[:-40])
+        case _:
+            shutil.rmtree(checkpoint)
+            shutil.move(options.lake / "older", checkpoint)
+    records += feeder.feed(100, sessions=2)
+
+    assert ingest(spark, options, quiet).events == 100
+    assert events_in(options.lake) == once(records)
 
 
 def test_a_worker_that_does_not_connect_back_costs_a_pause(

@@ -77,6 +77,7 @@ class Connections:
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
+        self._mirror = mirror
         self.consumers = requests.consumers
         self._open: set[Connection] = set()
         self._failures = FailureHandler(context, sessions)
@@ -180,6 +181,8 @@ class Connections:
             connection: the connection.
             administrators: knows who may come in at the admin port; None for the client port.
         """
+        if self._mirror is not None and administrators is None:
+            connection = self._mirror.wrap(connection)
         self._open.add(connection)
         session: Session | None = None
         try:

@@ -18,9 +18,8 @@ from gateway.app.session.session import Session, StoredUnder
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId, RequestNumber
-from gateway.core.wire.codes import FailoverReason, MirrorMode, Numbering, Outcome
+from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Replayed, Welcome
-from gateway.core.wire.support import understands
 from gateway.ports import Connection, SessionRecord
 
 
@@ -156,8 +155,8 @@ class SessionFactory:
             # token has the notice.
             session.declared = grid_generation
         session.advised_backoff = self._reconnect_advice.advice()
-        backup = None
-        if self._mirror is not None and understands(supports, Outcome.MIRRORED):
+        backup = mode = None
+        if self._mirror is not None and (mode := self._mirror.mode_of(session)) is not None:
             backup = self._mirror.backup
         machine.send_link(
             Welcome(
@@ -184,7 +183,7 @@ class SessionFactory:
                 supports=SERVER_SUPPORTS,
                 replayed=recovery.replayed,
                 backup=None if backup is None else backup.node,
-                mirror=None if backup is None else MirrorMode.ASYNC.value,
+                mirror=None if mode is None else mode.value,
             )
         )
         if writes_lost:

@@ -50,6 +50,8 @@ class Reports:
         not_ready: why no new sessions should come here.
         draining: whether clients are being moved to other nodes.
         connections: how many are open.
+        backup: tells the node that has copies of the sessions, if there is one, of how many, and of how many it is to
+            have one; None if this node is to have no backup.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Reports:
         not_ready: Callable[[], Sequence[str]],
         draining: Callable[[], bool],
         connections: Callable[[], int],
+        backup: Callable[[], tuple[NodeRef | None, int, int]] | None = None,
     ) -> None:
         self._me = context.me
         self._parameters = context.parameters
@@ -73,6 +76,7 @@ class Reports:
         self._not_ready = not_ready
         self._draining = draining
         self._connections = connections
+        self._backup = backup
         self._publisher = SystemPublisher(context)
         self._watchers: Watchers = sessions.delivery.watchers
         self._started = context.clock.wall()
@@ -195,7 +199,15 @@ class Reports:
             "draining": self._draining(),
             "reasons": list(self._not_ready()),
             "alive": [str(each) for each in self._alive()],
+            **self._backed_up(),
         }
+
+    def _backed_up(self) -> dict[str, object]:
+        """Tell which node has copies; nothing of a node that is to have no backup."""
+        if self._backup is None:
+            return {}
+        node, copied, to_copy = self._backup()
+        return {"backup": {"node": None if node is None else node.node, "copied": copied, "to_copy": to_copy}}
 
     def _recoveries(self) -> dict[str, object]:
         columns = [[each.begins, *(each.counts[rung] for rung in RUNGS)] for each in self._activity.history()]

@@ -67,9 +67,9 @@ MEMORY_PATIENCE: Final = 10
 OUT_OF_MEMORY: Final = "the node has no memory for this request; ask for less at once, or later"
 
 
-def _may_be_asked_anew(run: Iterable[Work]) -> bool:
+def _may_be_asked_anew(session: Session, run: Iterable[Work]) -> bool:
     """Tell whether requests can be refused as retryable; not if another node may have executed one (protocol 5.2.4)."""
-    return not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
+    return not session.from_copy and not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
 
 
 class Requests:
@@ -125,7 +125,7 @@ class Requests:
 
     def accept(self, session: Session, work: Work) -> None:
         """Take a request in; its reply comes when it has been executed."""
-        if session.admit(work, grid_available=self._store.available):
+        if session.admit(work, grid_available=self._store.available or session.from_copy):
             session.lane.put(session, work)
         else:
             self._sessions.flusher.mark(session)
@@ -194,7 +194,7 @@ class Requests:
             try:
                 await self._step(session, run)
             except GridRefused:
-                if _may_be_asked_anew(run):
+                if _may_be_asked_anew(session, run):
                     raise
                 await self._store.until_available()
             except GridUnavailable:

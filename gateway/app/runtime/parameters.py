@@ -11,6 +11,7 @@ from typing import Final
 
 from gateway.core.pacing.accounts import AccountLimits
 from gateway.core.stream.machine import StreamParameters
+from gateway.core.wire.codes import MirrorMode
 from gateway.core.wire.packets import Backoff, Limits
 
 OFF: Final = "off"
@@ -81,11 +82,15 @@ class MirrorParameters:
 
     Attributes:
         backup: name of the node; ``AUTO`` to choose one, ``OFF`` for none.
+        mode: what output waits for, of sessions whose roles ask for nothing more.
+        patience: seconds for which output waits for a backup that is silent.
         failure_domain: what this node fails with; empty if it is not said.
         copies_bytes: that the copies of one other node may take here; 0 for no bound.
     """
 
     backup: str = OFF
+    mode: MirrorMode = MirrorMode.ASYNC
+    patience: float = 0.5
     failure_domain: str = ""
     copies_bytes: int = 0
 

@@ -31,7 +31,7 @@ from gateway.core.topics.selectors import Selector
 from gateway.core.topics.topics import shown
 from gateway.core.topics.work import Work
 from gateway.core.types import TopicPath
-from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode, MirrorMode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Notice, NoticeCode
 from gateway.ports import Directory
@@ -85,6 +85,17 @@ class Authorisation:
         return self._policy
 
     # --- What is asked for --------------------------------------------------------------------------------------------
+
+    def mirror_mode(self, session: Session) -> MirrorMode:
+        """Tell what the roles of a session ask its output to wait for."""
+        known = None if self._directory is None else self._directory.find(session.principal)
+        principal, given = (session.principal, session.roles) if known is None else (known.principal, known.roles)
+        return self._policy.mirror_mode(self._policy.roles_of(principal, given))
+
+    @property
+    def asks_for_mirrors(self) -> bool:
+        """Whether some role asks for that."""
+        return self._policy.mirror_mode(self._policy.roles) is not MirrorMode.ASYNC
 
     def permissions_of(self, session: Session) -> Permissions:
         """Tell what a session may do; that of a console is no matter of a policy."""

@@ -134,12 +134,13 @@ class FrameWriter:
         sequence: of the frame in it, from 1.
 
     Attributes:
+        sequence: as given.
         check: sum of the last packet ids of the sessions in ``sent``, by which the copy sees whether it agrees.
     """
 
     def __init__(self, log: int, sequence: int) -> None:
         self._log = log
-        self._sequence = sequence
+        self.sequence = sequence
         self._bodies = Bodies()
         self._runs: list[JsonValue] = []
         self._whole: list[JsonValue] = []
@@ -187,7 +188,7 @@ class FrameWriter:
         sent: list[JsonValue] = [[list(numbers), slots] for numbers, slots in self._sent.items()]
         fields: dict[str, JsonValue] = {
             "log": self._log,
-            "sequence": self._sequence,
+            "sequence": self.sequence,
             "check": self.check,
             RUNS: self._runs,
             "whole": self._whole,

@@ -47,6 +47,8 @@ class SessionTap(Generic[S]):
         is_whole: whether all of it was written, so that changes can follow.
         must_rewrite: whether all of it has to be written.
         is_moved: whether its cut may have changed.
+        written: the last frame in which something of it was written.
+        whole_in: the last frame in which all of it was written.
     """
 
     __slots__ = (
@@ -67,6 +69,8 @@ class SessionTap(Generic[S]):
         "must_rewrite",
         "session",
         "slot",
+        "whole_in",
+        "written",
     )
 
     def __init__(
@@ -89,6 +93,7 @@ class SessionTap(Generic[S]):
         self._cut: SessionCut | None = None
         self.is_queued = self.is_whole = self.is_moved = False
         self.must_rewrite = True
+        self.written = self.whole_in = 0
 
     def start(self) -> None:
         """Begin to note what happens."""
@@ -173,6 +178,7 @@ class SessionTap(Generic[S]):
         self._clear()
         self.is_queued = self.must_rewrite = False
         self.is_whole = True
+        self.written = self.whole_in = frame.sequence
         self.machine.numbering_listener = self.numbered
         self._waits = session.machine.outbox.count > 0
         self._works = list(session.pending)
@@ -212,6 +218,7 @@ class SessionTap(Generic[S]):
         self._waits = waits
         self._clear()
         self.is_queued = False
+        self.written = frame.sequence
 
     def write_acked(self, frame: FrameWriter) -> None:
         """Write what was acknowledged."""

@@ -33,6 +33,7 @@ from gateway.core.topics.selectors import ANY, Selector, parse_selector
 from gateway.core.topics.topics import SEPARATOR, SYSTEM_SIGN, is_reserved, shown
 from gateway.core.topics.work import MOST_STEPS, Work
 from gateway.core.types import TopicPath
+from gateway.core.wire.codes import MirrorMode
 from gateway.core.wire.errors import InvalidSelector
 
 ADMIN_ACTIONS: Final[Mapping[str, str]] = {
@@ -157,12 +158,14 @@ class Role:
         properties: names of properties that clients may set; ``*`` for all.
         admin: actions of administrators, each one of ``ADMIN_ACTIONS``, ``*``, or ``*`` in place of what follows the
             colon.
+        mirror: what output waits for, if its node has a backup; of several, the most counts.
     """
 
     select: tuple[Template, ...] = ()
     publish: tuple[Template, ...] = ()
     properties: frozenset[str] = frozenset()
     admin: frozenset[str] = frozenset()
+    mirror: MirrorMode = MirrorMode.ASYNC
 
 
 class Narrowed(NamedTuple):
@@ -397,6 +400,11 @@ class Policy:
                 room=self._room,
             )
         return found
+
+    def mirror_mode(self, roles: Iterable[str]) -> MirrorMode:
+        """Tell the most that any of some roles asks for; unknown roles mean nothing."""
+        asked = {self.roles[name].mirror for name in roles if name in self.roles}
+        return max(asked, key=list(MirrorMode).index, default=MirrorMode.ASYNC)
 
     def admin_actions(self, roles: Iterable[str]) -> frozenset[str]:
         """Tell which of ``ADMIN_ACTIONS`` an administrator with these roles may do; unknown roles mean nothing."""

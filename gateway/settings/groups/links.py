@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from gateway.core.loopback import is_loopback
+from gateway.core.wire.codes import MirrorMode
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import Problem
-from gateway.settings.kinds import Word
+from gateway.settings.kinds import OneOf, Word
 from gateway.settings.places import File, Listen
 from gateway.settings.quantities import Seconds
 from gateway.settings.values import HostPort
@@ -75,6 +76,21 @@ class LinkSettings:
         "See [Keep a backup of a node](../how-to/keep-a-backup.md).",
         reason="Copies cost processor time and memory of the backup; without them, clients are sent what they missed "
         "from the streams of the grid.",
+    )
+    mirror: MirrorMode = setting(
+        OneOf(MirrorMode),
+        MirrorMode.ASYNC,
+        "What a client waits for, if this node has a backup: async for nothing; sync until the backup has what its "
+        "packets follow from, so that nothing that it has seen is lost; strict likewise, even if the backup is gone. A "
+        "role of the policy may ask for more.",
+        reason="async costs no time, and what it may lose is declared. sync adds a round trip between two nodes.",
+    )
+    mirror_patience: float = setting(
+        Seconds(0.01, 60),
+        0.5,
+        "How long packets wait for a backup that is silent, with mirror sync. Then they leave without it, and the "
+        "client is told (unmirrored), until it has caught up.",
+        reason="Longer than a backup ever pauses, and shorter than people wait.",
     )
     failure_domain: str = setting(
         Word(r"[A-Za-z0-9_.-]{0,63}", "up to 63 letters, digits, dots, dashes and underscores"),

@@ -28,6 +28,8 @@ from gateway.ports.administration import BadParameter, NotThere
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import scaled, time_limit
 
+pytestmark = pytest.mark.promise("P14")
+
 PLENTY = HistoryLimits(count=100_000, age=3600.0, bytes=8 * 1024**2)
 
 

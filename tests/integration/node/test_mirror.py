@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.app.cluster.mirror.gate import GatedConnection
 from gateway.core.types import SessionId
+from gateway.core.wire.codes import MirrorMode
 from gateway.ports import Backup
 from tests.support.linked_nodes import LinkedNodes
 from tests.support.nodes import TestNode, eventually
-from tests.support.raw_client import RawClient
-from tests.support.raw_sessions import held_by, last_id, publisher, resumed, subscribed, values
+from tests.support.raw_client import Closed, RawClient
+from tests.support.raw_sessions import SUPPORTS, held_by, last_id, publisher, resumed, subscribed, values
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P12")
 
@@ -279,3 +284,104 @@ async def test_a_link_that_was_cut_has_the_backup_filled_anew(
         async with RawClient(n2.url) as again:
             back = await resumed(again, welcome["token"], received=received, oldest=2)
             assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
+# --- Output that waits for the backup ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def strict(linked: LinkedNodes) -> AsyncIterator[list[TestNode]]:
+    async with linked.run("n1", "n2", "n3", backup="n2", mirror=MirrorMode.STRICT) as nodes:
+        await eventually(lambda: all(node.gateway.node.mirror.backup for node in (nodes[0], nodes[2])))  # type: ignore[union-attr]
+        yield nodes
+
+
+async def seen_to_the_end(raw: RawClient) -> list[int]:
+    """Read all that a client was sent before its connection ended; returns the packet ids."""
+    with suppress(Closed):
+        while True:
+            await raw.receive()
+    return [packet["id"] for packet in raw.seen if "id" in packet]
+
+
+async def test_nothing_is_seen_that_the_backup_does_not_have(linked: LinkedNodes, strict: list[TestNode]) -> None:
+    """M2: an update, a reply and an acknowledgement wait until the backup has what they follow from."""
+    n1, n2, n3 = strict
+    async with RawClient(n2.url) as bob, RawClient(n1.url) as raw:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        assert (welcome["backup"], welcome["mirror"]) == ("n2", "strict")
+        await ask.publish("a/x", 1)
+        received = (await values(raw, 1))[0][0]
+        await caught_up(n1)
+        linked.network.stall(n1.gateway.me, n2.gateway.me)
+        await raw.send({"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5})
+        session = held_by(n1, welcome)
+        await eventually(lambda: session.machine.last_numbered > received)
+        await ask.publish("a/x", 2)
+        await eventually(lambda: session.machine.last_numbered >= received + 2)
+        await n1.gateway.close()
+        assert max(await seen_to_the_end(raw)) == received
+        async with RawClient(n3.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["lost"], back["received"]) == ("mirrored", 0, 1)
+            await again.send({"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5})
+            reply = await again.expect("reply")
+            assert (reply["request"], reply.get("error")) == (2, None)
+            assert [each["value"] for each in again.seen if each["type"] == "update"] == [2]
+
+
+@pytest.mark.promise("P2")
+async def test_a_silent_backup_is_not_waited_for_and_that_is_told(linked: LinkedNodes) -> None:
+    """Sync: after the patience packets leave without the backup; when it has caught up, they wait for it again."""
+    patience = scaled(0.3)
+    async with linked.run("n1", "n2", backup="n2", mirror=MirrorMode.SYNC, mirror_patience=patience) as (n1, n2):
+        mirror = n1.gateway.node.mirror
+        assert mirror is not None
+        await eventually(lambda: mirror.backup is not None)
+        async with RawClient(n2.url) as bob, RawClient(n1.url) as raw:
+            ask = await publisher(bob)
+            welcome = await subscribed(raw, "a/**")
+            assert welcome["mirror"] == "sync"
+            connection = held_by(n1, welcome).connection
+            assert isinstance(connection, GatedConnection)
+            await caught_up(n1)
+            linked.network.stall(n2.gateway.me, n1.gateway.me)
+            await ask.publish("a/x", 1)
+            await eventually(lambda: len(connection.held) > 0)
+            assert [value for _, _, value, _ in await values(raw, 1)] == [1]
+            assert (await raw.expect("notice"))["code"] == "unmirrored"
+            assert not connection.waits
+            await ask.publish("a/x", 2)
+            assert [value for _, _, value, _ in await values(raw, 1)] == [2]
+            linked.network.mend(n1.gateway.me, n2.gateway.me)
+            await caught_up(n1)
+            await ask.publish("a/x", 3)
+            assert [value for _, _, value, _ in await values(raw, 1)] == [3]
+            assert connection.waits
+
+
+async def test_a_role_asks_for_more_than_its_node(linked: LinkedNodes, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(
+        'default = ["reader"]\n[principals]\nalice = ["exact"]\n'
+        '[roles.reader]\nselect = ["**"]\n[roles.exact]\nmirror = "sync"\n'
+    )
+    async with linked.run("n1", "n2", backup="n2", policy=policy) as (n1, _):
+        mirror = n1.gateway.node.mirror
+        assert mirror is not None
+        await eventually(lambda: mirror.backup is not None)
+        async with RawClient(n1.url) as alice, RawClient(n1.url) as carol:
+            assert (await alice.hello("alice", **SUPPORTS))["mirror"] == "sync"
+            assert (await carol.hello("carol", **SUPPORTS))["mirror"] == "async"
+
+
+async def test_a_session_that_is_closed_has_its_last_replies(strict: list[TestNode]) -> None:
+    n1, _, _ = strict
+    async with RawClient(n1.url) as raw:
+        await subscribed(raw, "a/**")
+        await raw.send(
+            {"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5}, {"type": "bye", "reason": "enough"}
+        )
+        assert (await raw.expect("reply"))["request"] == 2
+        assert (await raw.expect("bye"))["type"] == "bye"

@@ -12,6 +12,8 @@ from gateway.core.types import EventId, TopicPath
 from gateway.ports import EVENT_BYTES, HistoryQuestion, Published
 from tests.integration.redis.support import PARTITION, TOPIC, Bench, Publisher
 
+pytestmark = pytest.mark.promise("P14")
+
 MEBIBYTE = 1024**2
 LIMITS = HistoryLimits(count=100_000, age=3600.0, bytes=MEBIBYTE)
 

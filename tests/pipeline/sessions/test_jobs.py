@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -10,6 +11,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
@@ -63,6 +65,32 @@ def rows_of_sql(lake: Path) -> list[dict[str, Any]]:
 
 def table(spark: SparkSession, lake: Path) -> DataFrame:
     return Lake(lake).read_sessions(spark)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_a_stream_whose_checkpoint_is_gone_or_damaged_makes_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    told = records(Random(6), 30, seconds=300)
+    half = len(told) // 2
+    options = SessionsOptions(lake=tmp_path, delay=DELAY, commits=10)
+    checkpoint = SessionsTable(tmp_path).checkpoint
+    fill(tmp_path, told[:half], 1)
+    stream_sessions(spark, options, quiet)
+    shutil.rmtree(checkpoint)
+    fill(tmp_path, told[half:], 1, generation=2)
+    stream_sessions(spark, options, quiet)
+    assert rows_in(tmp_path) == rows_of_sql(tmp_path)
+
+    # Damaged, it is refused, and not read as something else; who removes it begins anew.
+    (newest,) = sorted((checkpoint / "offsets").glob("[0-9]*"))[-1:]
+    newest.write_bytes(newest.read_bytes()[:-20])
+    (checkpoint / "offsets" / f".{newest.name}.crc").unlink(missing_ok=True)
+    fill(tmp_path, records(Random(7), 3, seconds=30), 1, generation=3)
+    with pytest.raises(PySparkException):
+        stream_sessions(spark, options, quiet)
+    shutil.rmtree(checkpoint)
+    stream_sessions(spark, options, quiet)
+    assert rows_in(tmp_path) == rows_of_sql(tmp_path)
 
 
 @pytest.mark.spark

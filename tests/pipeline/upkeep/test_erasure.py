@@ -16,8 +16,8 @@ from pipeline.errors import NotReady
 from pipeline.sessions.table import SessionsTable
 from pipeline.upkeep.erasure import forget
 from tests.pipeline.lake import events_in, quiet
+from tests.pipeline.steps import until_killed
 from tests.pipeline.upkeep.lakes import ALICE, BOB, fill, tables, traces
-from tests.pipeline.upkeep.steps import until_killed
 
 PERSONAL = ("principal", "client", "names", "other", "text")
 

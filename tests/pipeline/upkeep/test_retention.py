@@ -17,8 +17,8 @@ from pipeline.lake import Lake
 from pipeline.schemas import SILVER
 from pipeline.upkeep.retention import SILENT, Retained, retain
 from tests.pipeline.lake import quiet
+from tests.pipeline.steps import until_killed
 from tests.pipeline.upkeep.lakes import ALICE, BOB, NOW, fill, instant, row, tables, write
-from tests.pipeline.upkeep.steps import until_killed
 
 
 @pytest.fixture

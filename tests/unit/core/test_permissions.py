@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 from weakref import ref
 
 import pytest
@@ -27,7 +28,7 @@ from gateway.core.types import TopicPath
 from gateway.core.wire.errors import InvalidSelector
 
 
-def role(*, select: tuple[str, ...] = (), publish: tuple[str, ...] = (), **others: frozenset[str]) -> Role:
+def role(*, select: tuple[str, ...] = (), publish: tuple[str, ...] = (), **others: Any) -> Role:
     return Role(select=tuple(map(parse_template, select)), publish=tuple(map(parse_template, publish)), **others)
 
 

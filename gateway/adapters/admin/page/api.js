@@ -175,6 +175,27 @@ export class Api {
     return this.ask("DELETE", `/v1/revocations/${encodeURIComponent(kind)}/${encodeURIComponent(value)}`);
   }
 
+  /**
+   * @param {{limit?: number, signal?: AbortSignal}} query
+   * @returns {Promise<Page>}
+   */
+  destinations({ signal, ...query }) {
+    return this.ask("GET", "/v1/destinations", { query, ...(signal ? { signal } : {}) });
+  }
+
+  /**
+   * @param {string} selector
+   * @param {{kind: string, limits: Record<string, number>}} said
+   */
+  setDestination(selector, said) {
+    return this.ask("PUT", destinationPath(selector), { body: said });
+  }
+
+  /** @param {string} selector */
+  removeDestination(selector) {
+    return this.ask("DELETE", destinationPath(selector));
+  }
+
   /** @param {object} revocation */
   revoke(revocation) {
     return this.ask("POST", "/v1/revocations", { body: revocation });
@@ -184,6 +205,11 @@ export class Api {
 /** @param {string} id */
 function sessionPath(id) {
   return `/v1/sessions/${encodeURIComponent(id)}`;
+}
+
+/** @param {string} selector */
+function destinationPath(selector) {
+  return `/v1/destinations/${encodeURIComponent(selector)}`;
 }
 
 /** @param {string} topic */

@@ -28,6 +28,7 @@ const RECENT = 900;
  * @property {Counts} resumes
  * @property {{blocked: number, closed: number}} slow
  * @property {number} lag
+ * @property {{node: string | null, copied: number, to_copy: number}} [backup] - Absent of a node that is to have none.
  * @property {{state: string, generation: number}} grid
  * @property {boolean} draining
  * @property {string[]} reasons

@@ -10,6 +10,7 @@ import { byId, el, toast } from "./dom.js";
 import { Live } from "./live.js";
 import { Rights } from "./rights.js";
 import { startTheme } from "./theme.js";
+import { Destinations } from "./views/destinations.js";
 import { Overview } from "./views/overview.js";
 import { Revocations } from "./views/revocations.js";
 import { Sessions } from "./views/sessions.js";
@@ -41,6 +42,7 @@ const VIEWS = {
   sessions: { name: "Sessions", action: "sessions:read", make: (context) => new Sessions(context) },
   topics: { name: "Topics", action: "topics:read", make: (context) => new Topics(context) },
   revocations: { name: "Revocations", action: "revocations:read", make: (context) => new Revocations(context) },
+  destinations: { name: "Destinations", action: "destinations:read", make: (context) => new Destinations(context) },
 };
 
 const main = byId("main");

@@ -144,6 +144,7 @@ class SessionTaker:
                 return None
             if given is not None and self._assume(session, given, presented, packet):
                 session.given_by = None if node == self._me else node
+                session.from_copy = True
                 if node == self._me and self._holder is not None:
                     self._holder.taken(session.ownership)
                 return Cuts(given.cuts, given.unfinished)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final
 
+from gateway.app.cluster.mirror.gate import GatedConnection, OutputGate
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
@@ -26,7 +27,7 @@ from gateway.core.types import Epoch, EventId, NodeRef
 from gateway.core.wire.codes import MirrorMode, Outcome
 from gateway.core.wire.errors import InvalidExport
 from gateway.core.wire.support import understands
-from gateway.ports import Backup, GridUnavailable, StreamPosition
+from gateway.ports import Backup, Connection, GridUnavailable, StreamPosition
 from gateway.ports.peers import Down, NoLink, Record, Up
 
 PACE: Final = 0.25
@@ -54,6 +55,10 @@ REFUSED_PAUSE: Final = 5.0
 TOLD_PAUSE: Final = 1.0
 """Seconds between two times that the grid is told how far the backup is filled."""
 
+TOLD_AGAIN: Final = 0.25
+"""Part of the time for which the grid remembers it without the node, after which it is told all the same: whoever took
+this node for dead has limited what the grid knows to that time."""
+
 CLOSED_AT_ONCE: Final = 200
 """Sessions that are let go of in one turn of the loop: a millisecond."""
 
@@ -76,6 +81,7 @@ class MirrorSource:
         self._metrics = context.metrics
         self._log_events = context.log
         self._wanted = parameters.mirror.backup
+        self._mode = parameters.mirror.mode
         self._domain = parameters.mirror.failure_domain
         self._keep = parameters.max_window
         self._links = links
@@ -98,8 +104,9 @@ class MirrorSource:
         self._events: dict[int, tuple[StreamPosition, EventId]] = {}
         self._told: Backup | None = None
         self._told_at = 0.0
+        self._told_in = context.grid.generation
         self._closed = False
-        self._on_progress: list[Callable[[int], None]] = []
+        self._gate: OutputGate | None = None
         links.on_change(self._link_changed)
         links.on_record(MIRRORED, self._taken_in)
         sessions.observer = self
@@ -117,6 +124,28 @@ class MirrorSource:
         return self._backup if self._log is not None else None
 
     @property
+    def log(self) -> MirrorLog[Session] | None:
+        """What the backup is sent; None if there is none."""
+        return self._log
+
+    def guard(self, gate: OutputGate) -> None:
+        """Have output wait for the backup, where *gate* says so."""
+        self._gate = gate
+
+    def wrap(self, connection: Connection) -> Connection:
+        """Make the connection of a client one whose output can wait, if there may be sessions whose output does."""
+        if self._gate is None or not self._gate.is_needed():
+            return connection
+        return GatedConnection(connection, self._gate)
+
+    def mode_of(self, session: Session) -> MirrorMode | None:
+        """Tell what the output of a session waits for; None if it is not copied."""
+        if self._log is None or not self._is_copied(session):
+            return None
+        connection = session.connection
+        return connection.mode if isinstance(connection, GatedConnection) else MirrorMode.ASYNC
+
+    @property
     def is_whole(self) -> bool:
         """Whether the backup has a copy of every session."""
         return self._whole
@@ -125,13 +154,19 @@ class MirrorSource:
         """Tell of how many sessions the backup has a copy, and of how many it should."""
         log = self._log
         if log is None:
-            return 0, 0
+            return 0, len(self._sessions)
         return max(0, len(log) - log.waiting - len(self._refused)), len(log) + self._unfilled
+
+    def state(self) -> tuple[NodeRef | None, int, int]:
+        """Tell the node that has copies, if there is one, of how many sessions, and of how many it should."""
+        return self.backup, *self.counts()
 
     def close(self) -> None:
         """Send nothing more: what is done with the sessions from now on is of the end of this node, and not theirs."""
         self._closed = True
         self._give_up_log()
+        if self._gate is not None:
+            self._gate.close()
 
     async def run(self) -> None:
         """Keep a backup for ever."""
@@ -146,8 +181,12 @@ class MirrorSource:
 
     def served(self, session: Session) -> None:
         """See ``SessionObserver``."""
-        if self._log is not None and self._is_copied(session):
+        if not self._is_copied(session):
+            return
+        if self._log is not None:
             self._log.add(session)
+        if self._gate is not None and isinstance(session.connection, GatedConnection):
+            self._gate.begin(session.connection, session)
 
     def left(self, session: Session) -> None:
         """See ``SessionObserver``."""
@@ -256,8 +295,8 @@ class MirrorSource:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for tell in self._on_progress:
-            tell(0)
+        if self._gate is not None:
+            self._gate.progressed()
 
     async def _let_go(self, log: MirrorLog[Session]) -> None:
         async for some in portions(log.sessions(), CLOSED_AT_ONCE):
@@ -270,14 +309,16 @@ class MirrorSource:
         backup = None
         if self._backup is not None and self._log is not None:
             whole, of = self.counts()
-            backup = Backup(node=self._backup, mode=MirrorMode.ASYNC, whole=whole, of=of)
-        told = self._told
+            backup = Backup(node=self._backup, mode=self._mode, whole=whole, of=of)
+        generation = self._grid.generation
+        # A grid that lost writes may have lost this.
+        told = self._told if generation == self._told_in and now - self._told_at < self._keep * TOLD_AGAIN else None
         is_other = (told is None) != (backup is None) or (told and backup and told.node != backup.node)
         if backup == told or (not is_other and now - self._told_at < TOLD_PAUSE):
             return
         with suppress(GridUnavailable):
             if await self._grid.nodes.tell_backup(self._me, backup, keep=self._keep):
-                self._told, self._told_at = backup, now
+                self._told, self._told_at, self._told_in = backup, now, generation
 
     # --- Frames -------------------------------------------------------------------------------------------------------
 
@@ -357,8 +398,8 @@ class MirrorSource:
             self._whole = True
             self._look_now.set()
             self._log_events.emit(events.BACKUP_WHOLE, backup=record.peer.node, sessions=len(log))
-        for tell in self._on_progress:
-            tell(log.acknowledged)
+        if self._gate is not None:
+            self._gate.progressed()
 
     def _send_again(self, log: MirrorLog[Session], slots: Sequence[int]) -> None:
         if log is self._log:

@@ -13,6 +13,8 @@ from gateway.core.types import EventId, Version
 from gateway.core.wire.packets import HistoryPart
 from gateway.core.wire.packets import Update as Packet
 
+pytestmark = pytest.mark.promise("P14")
+
 
 def event(number: int, partition: int = 17) -> EventId:
     return EventId(f"{partition}-1-{number}")

@@ -50,6 +50,8 @@ export class Overview {
   #rows = new Map();
   /** The outcomes of resumes that have a column in the table of nodes. @type {string[]} */
   #outcomes = [];
+  /** Whether a node has told of a backup: then there is a column for it. */
+  #backups = false;
   #slow = el("tbody");
   #slowBox;
   #feed = el("ol", { class: "feed" });
@@ -167,7 +169,7 @@ export class Overview {
     nodes.forEach((state, index) => {
       let row = this.#rows.get(state.node);
       if (row === undefined) {
-        row = new NodeRow(state.node, this.#outcomes, this.#context, this.#stop.signal);
+        row = new NodeRow(state.node, this.#outcomes, this.#backups, this.#context, this.#stop.signal);
         this.#rows.set(state.node, row);
       }
       row.show(state, this.#live.standing(state));
@@ -176,17 +178,19 @@ export class Overview {
   }
 
   /**
-   * Name the columns. Nodes of different releases may tell of different outcomes; when one tells of a new one, all rows are
-   * made anew.
+   * Name the columns. Nodes of different releases may tell of different outcomes, and some of no backup; when one tells of
+   * a new one, all rows are made anew.
    *
    * @param {import("../live.js").NodeState[]} nodes
    */
   #showHeads(nodes) {
     const rungs = rungsOf([...this.#outcomes, ...nodes.flatMap(({ resumes }) => Object.keys(resumes ?? {}))]);
-    if (rungs.length === this.#outcomes.length) return;
+    const backups = this.#backups || nodes.some(({ backup }) => backup !== undefined);
+    if (rungs.length === this.#outcomes.length && backups === this.#backups) return;
+    this.#backups = backups;
     this.#outcomes = rungs.map(({ outcome }) => outcome);
     const names = rungs.map(({ name }) => `${name.charAt(0).toUpperCase()}${name.slice(1)}#`);
-    const columns = ["Node", "State", "Connected#", "Disconnected#", ...names, "Slow#", "Loop lag#", "Grid", "Up", ""];
+    const columns = ["Node", "State", "Connected#", "Disconnected#", ...names, "Slow#", "Loop lag#", ...(backups ? ["Backup"] : []), "Grid", "Up", ""];
     this.#heads.replaceChildren(headRow(columns));
     this.#nodes.replaceChildren();
     this.#rows.clear();
@@ -224,6 +228,7 @@ class NodeRow {
   #context;
   #name;
   #outcomes;
+  #backups;
   /** @type {HTMLElement[]} */
   #cells;
   #state = el("td");
@@ -236,16 +241,18 @@ class NodeRow {
   /**
    * @param {string} name
    * @param {string[]} outcomes - Of resumes: each has a column.
+   * @param {boolean} backups - Whether there is a column for the node that has copies.
    * @param {import("../main.js").Context} context
    * @param {AbortSignal} signal - The view is left.
    */
-  constructor(name, outcomes, context, signal) {
+  constructor(name, outcomes, backups, context, signal) {
     this.#name = name;
     this.#outcomes = outcomes;
+    this.#backups = backups;
     this.#context = context;
     // Connected, disconnected, slow and the lag are numbers as well; the grid's state and the time up are not.
     const numbers = Array.from({ length: outcomes.length + 4 }, () => el("td", { class: "number" }));
-    this.#cells = [...numbers, el("td"), el("td")];
+    this.#cells = [...numbers, ...(backups ? [el("td")] : []), el("td"), el("td")];
     context.rights.guard("nodes:drain", [this.#offer], signal);
     this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells, el("td", { class: "end" }, this.#offer));
   }
@@ -270,6 +277,7 @@ class NodeRow {
           ...this.#outcomes.map((outcome) => count(state.resumes[outcome] ?? 0)),
           count(state.slow.blocked),
           duration(state.lag),
+          ...(this.#backups ? [backupInWords(state.backup)] : []),
           state.grid.state,
           duration(state.at - state.started),
         ];
@@ -292,6 +300,18 @@ class NodeRow {
       done: what === "drain" ? `${plain(this.#name)}: the drain has begun` : `${plain(this.#name)}: the drain has ended`,
     });
   }
+}
+
+/**
+ * Say which node has copies of a node's sessions, and of how many if not of all.
+ *
+ * @param {import("../live.js").NodeState["backup"]} backup
+ */
+function backupInWords(backup) {
+  if (backup === undefined) return "–";
+  if (backup.node === null) return "none";
+  const all = backup.copied === backup.to_copy;
+  return all ? plain(backup.node) : `${plain(backup.node)}, ${count(backup.copied)} of ${count(backup.to_copy)}`;
 }
 
 /**
