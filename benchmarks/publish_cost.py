@@ -1,5 +1,7 @@
 """What a publish costs Redis, of this version and of another: ``python -m benchmarks.publish_cost --against <commit>``.
 
+With ``--history``: of this version, to topics with history beside topics without.
+
 Each version has a Redis of its own and a process that publishes there through its own adapter. They are given the same
 work in short turns, and every turn is compared with its neighbour (``benchmarks.paired``). What is read is the CPU time
 of redis-server alone, which the kernel counts in nanoseconds.
@@ -29,6 +31,7 @@ from benchmarks.systems.base import SystemFailed, SystemUnavailable
 # In the process that publishes, these are of the version that is measured.
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, RequestNumber, SessionId, TopicPath
 from gateway.ports import Ownership, PublishCommand, Published
 
@@ -37,11 +40,14 @@ THIS: Final = "this version"
 AT_ONCE: Final[Mapping[str, int]] = {"one at a time": 1, "ten at once": 10, "a hundred at once": 100}
 """Publishes of one session that are under way together: as many are one step of the grid."""
 
-GROWING, STEADY = "sizes vary", "one size"
+GROWING, STEADY, KEPT = "sizes vary", "one size", "with history"
 TOPICS: Final = 200
 VALUE_BYTES: Final = 100
 VARIED_BYTES: Final = 7
 """Values of varied size have fewer than so many bytes more."""
+
+LIMITS: Final = HistoryLimits()
+"""Of a topic with history: the defaults."""
 
 PARTITION_BYTES: Final = 8 * 1024**2
 PARTITION_TOPICS: Final = 10_000
@@ -69,6 +75,10 @@ async def publish(port: int) -> None:
         request += 1
         size = VALUE_BYTES + (request % VARIED_BYTES if kind == GROWING else 0)
         topic = TopicPath(f"bench/{request % TOPICS}")
+        if kind == KEPT:
+            topic, bounds["history"] = TopicPath(f"kept/{request % TOPICS}"), LIMITS
+        else:
+            bounds.pop("history", None)
         return PublishCommand(ownership, RequestNumber(request), settled, topic, b"1" * size, **bounds)
 
     while line := await asyncio.to_thread(sys.stdin.readline):
@@ -134,6 +144,12 @@ HEAD: Final = (
 )
 
 
+HISTORY_HEAD: Final = (
+    "| publishes | without history, least, µs | with history, least, µs | more, median of turns (95 % interval) |",
+    "| --- | --: | --: | --- |",
+)
+
+
 def compare(contestants: Mapping[str, Contestant], against: str, turns: int) -> Iterator[str]:
     """Measure every kind of publishes; yields rows of a table, in Markdown."""
     for kind in (STEADY, GROWING):
@@ -152,6 +168,21 @@ def compare(contestants: Mapping[str, Contestant], against: str, turns: int) -> 
             )
 
 
+def compare_history(contestant: Contestant, turns: int) -> Iterator[str]:
+    """Measure publishes to topics with history beside those without, of one version; yields rows likewise."""
+    for name, at_once in AT_ONCE.items():
+        values: dict[str, list[float]] = defaultdict(list)
+        costs = {kind: _cost(contestant, at_once, kind) for kind in (STEADY, KEPT)}
+        for number, (kind, value) in enumerate(in_turns(costs, turns + 1)):
+            if number >= len(costs):
+                values[kind].append(value)
+        without, kept = values[STEADY], values[KEPT]
+        yield (
+            f"| {name} | {min(without):.2f} | {min(kept):.2f} ({(min(kept) / min(without) - 1) * 100:+.1f} %) "
+            f"| {Ratio.of(without, kept)} |"
+        )
+
+
 def _cost(each: Contestant, at_once: int, kind: str) -> Callable[[], float]:
     return lambda: each.cost(at_once, kind)
 
@@ -159,15 +190,21 @@ def _cost(each: Contestant, at_once: int, kind: str) -> Callable[[], float]:
 @click.command()
 @click.option("--against", default="HEAD", show_default=True, help="Commit that this version is compared with.")
 @click.option("--turns", default=40, show_default=True, help="Turns of each.")
+@click.option("--history", is_flag=True, help="Compare topics with history and without instead, of this version.")
 @click.option("--publish", "port", type=int, hidden=True, help="Be the publisher at the Redis on this port.")
-def main(against: str, turns: int, port: int | None) -> None:
+def main(against: str, turns: int, history: bool, port: int | None) -> None:
     """Measure what a publish costs Redis, and print a table."""
     if port is not None:
         asyncio.run(publish(port))
         return
     placement = Placement.of_this_machine()
-    print(*HEAD, sep="\n", flush=True)
+    print(*(HISTORY_HEAD if history else HEAD), sep="\n", flush=True)
     try:
+        if history:
+            with contestant(SOURCE, placement) as this:
+                for row in compare_history(this, turns):
+                    print(row, flush=True)
+            return
         with scratch_folder("publish-cost") as folder, contextlib.ExitStack() as stack:
             unpack(against, folder, "gateway")  # not what measures, which is of this version
             contestants = {

@@ -74,12 +74,9 @@ class Histories:
             limits: how much the topic keeps.
             now: the grid's clock.
         """
-        is_new = value.topic not in self._logs
-        place = place_of(before.event) if before is not None else self._edge if is_new else self._last(value.topic)
-        self._append(value, place, limits, now)
-
-    def _last(self, topic: TopicPath) -> tuple[int, int]:
-        return place_of(self._logs[topic].entries[-1].value.event)
+        log = self._logs.get(value.topic)
+        place = self._edge if log is None or not log.entries else place_of(log.entries[-1].value.event)
+        self._append(value, place if before is None else place_of(before.event), limits, now)
 
     def _append(self, value: TopicValue, before: tuple[int, int], limits: HistoryLimits, now: float) -> None:
         log = self._logs.setdefault(value.topic, _Log())
@@ -129,8 +126,6 @@ class Histories:
         while log.entries and log.entries[0].at < now - limits.age:
             self._cut(log)
             cut += 1
-        if not log.entries:
-            del self._logs[topic]
         return cut
 
     def drop(self, topic: TopicPath, *, known: bool) -> int:
@@ -139,7 +134,7 @@ class Histories:
         if log is None:
             return 0
         self._size -= log.size
-        if not known:
+        if not known and log.entries:
             self._edge = max(self._edge, place_of(log.entries[-1].value.event))
         return len(log.entries)
 
@@ -148,7 +143,7 @@ class Histories:
         written = 0
         for each in events:
             log = self._logs.get(topic)
-            last = log.entries[-1].value if log is not None else None
+            last = log.entries[-1].value if log is not None and log.entries else None
             if last is not None and place_of(each.event) <= place_of(last.event):
                 continue
             if not self.takes(topic):

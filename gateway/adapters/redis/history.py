@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gateway.adapters.redis import scripts
@@ -20,6 +20,13 @@ from gateway.ports import EVENT_BYTES, MOST_HISTORIES, HistoryPage, HistoryQuest
 
 EVENT_UNIT: Final = 2**32
 """What one event adds to what the grid counts of a log, besides its bytes; as in ``scripts/logs.lua``."""
+
+TOLD_BYTES: Final = 4096
+"""Bytes that a node adds to a history until it tells the grid: as many make a block in ``scripts/logs.lua``. By so much
+may a history be larger for each node."""
+
+_UNTOLD_TOPICS: Final = 65_536
+"""Topics of which it is known what was told: some 10 MB. Beyond, all are told anew."""
 
 SWEPT_ENTRIES: Final = 1_000
 """Entries of a log that one step of a sweep looks at: Redis needs some milliseconds for them."""
@@ -50,6 +57,8 @@ class LogWriter:
         self._grid = grid
         self._keys = keys
         self._history_bytes = history_bytes
+        self._untold: dict[TopicPath, tuple[HistoryLimits, int]] = {}
+        """By topic: what was said of how much it keeps, and what was added since that the grid was not told of."""
 
     def keys(self, partition: int, topics: Sequence[TopicPath]) -> list[Argument]:
         """Name the keys of the logs of one partition."""
@@ -62,11 +71,33 @@ class LogWriter:
 
     @staticmethod
     def arguments(told: Mapping[TopicPath, tuple[HistoryLimits, int]]) -> list[Argument]:
-        """Say of each topic of one partition how much it keeps, and what is added to it: see ``added``."""
+        """Say of each topic of one partition what is added to it (see ``added``), and if so, how much it keeps."""
         said: list[Argument] = [len(told)]
         for topic, (limits, added) in told.items():
-            said += (topic, limits.count, limits.bytes, added)
+            said += (topic, added, limits.count, limits.bytes) if added else (topic, 0)
         return said
+
+    def tell(self, kept: Mapping[TopicPath, tuple[HistoryLimits, int]]) -> list[Argument]:
+        """Say the same of what is published; most of what is added is told later, together with more.
+
+        What is sent again is counted again: then a history keeps less for once. It is told at once of a topic of which
+        nothing was told before, or not since its limits have changed, as there may be no history yet.
+        """
+        if len(self._untold) > _UNTOLD_TOPICS:
+            self._untold.clear()
+        told: dict[TopicPath, tuple[HistoryLimits, int]] = {}
+        for topic, (limits, more) in kept.items():
+            known, untold = self._untold.get(topic, (None, 0))
+            added = untold + more
+            tells = known is not limits or added % EVENT_UNIT >= TOLD_BYTES
+            self._untold[topic] = (limits, 0 if tells else added)
+            told[topic] = (limits, added if tells else 0)
+        return self.arguments(told)
+
+    def forget(self, topics: Iterable[TopicPath]) -> None:
+        """The grid may not have taken what it was told of topics: tell it anew that they have history."""
+        for topic in topics:
+            self._untold.pop(topic, None)
 
     def bounds(self) -> tuple[Argument, ...]:
         """Say what comes last: the time of the grid, as far as it is known here, and the bounds of a partition."""

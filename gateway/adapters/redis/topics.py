@@ -202,6 +202,9 @@ class RedisTopics:
         try:
             replies = await self._batcher.submit([self._publish(each) for each in steps], gated=True)
             self._see_to(replies)
+        except BaseException:
+            self._tell_anew(parts)
+            raise
         finally:
             self._arrived(parts)
         ordered: dict[int, PublishResult] = {}
@@ -210,6 +213,7 @@ class RedisTopics:
             if isinstance(reply, GridRefused):
                 # The first thing that a step writes is what Redis refuses, so it has done nothing.
                 refused = reply
+                self._tell_anew(step.parts)
                 ordered.update((place, reply) for part in step.parts for place in part.places)
                 continue
             if type(reply) is not list:
@@ -417,7 +421,7 @@ class RedisTopics:
             publishes += (previous, self._told(partition, part.appended), len(part.places))
             publishes += part.publishes
             if part.kept:
-                publishes += self._writer.arguments(part.kept)
+                publishes += self._writer.tell(part.kept)
         script = scripts.TOPIC_PUBLISH
         if more:
             script = scripts.TOPIC_RECORD
@@ -457,9 +461,17 @@ class RedisTopics:
             if self._on_the_way.get(place) == part.last:
                 del self._on_the_way[place]
 
+    def _tell_anew(self, parts: Sequence[_Part]) -> None:
+        """What the grid was told of histories may not have been taken."""
+        for part in parts:
+            self._writer.forget(part.kept)
+
     def _published(self, reply: Any, part: _Part) -> list[PublishResult]:
         if type(reply) is list:
-            return _receipts(reply, part.partition)
+            receipts = _receipts(reply, part.partition)
+            if part.kept and not all(isinstance(each, Published) for each in receipts):
+                self._tell_anew([part])
+            return receipts
         if reply == b"fenced":
             ownership = part.command.ownership
             why = f"session {ownership.session} has a newer owner than epoch {ownership.epoch}"

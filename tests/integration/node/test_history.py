@@ -261,6 +261,8 @@ async def test_age_is_enforced_and_histories_that_nobody_wants_go(memory: Memory
             assert len(await session.history("audit/a")) == 1
             for node in nodes:
                 node.gateway.node.destinations.table.drop("file audit/**")
+                node.gateway.node.destinations.table.drop("file log/**")
+            for node in nodes:
                 await node.gateway.node.history_sweeper.sweep()
             grid = n1.gateway.node._context.grid
             for number in range(64):

@@ -12,14 +12,15 @@
 --
 -- Invariant: only the oldest are cut, and readers can tell. Of a topic that is no more nothing stays but, for all of them
 -- together, the id of the newest event that was dropped so.
+-- A log from which all was cut stays, empty: nodes do not tell of each event that there is one.
 -- Needs clock.lua and logs.lua. It frees memory, so that it runs also where there is none left.
 local all = {logs = KEYS[2], marks = KEYS[3]}
-local life = tonumber(ARGV[2])
+local life, tool = tonumber(ARGV[2]), tools()
 local newest = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
 local gone = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0
-if not newest or gone or life == 0 then
+if gone or life == 0 then
   local held = redis.call('XLEN', KEYS[4])
-  drop_log(all, ARGV[1], KEYS[4], gone and newest and newest[1])
+  tool.drop_log(all, ARGV[1], KEYS[4], gone and newest and newest[1])
   return {held, 0}
 end
 local entries = redis.call('XRANGE', KEYS[4], '-', '+', 'COUNT', ARGV[3])
@@ -30,15 +31,11 @@ end
 if old == 0 then
   return {0, 0}
 end
-if entries[old][1] == newest[1] then
-  drop_log(all, ARGV[1], KEYS[4])
-  return {old, 0}
-end
-cut(KEYS[4], entries[old][1])
+tool.cut(KEYS[4], entries[old][1])
 local generation, sequence = string.match(entries[old][1], '^(%d+)-(%d+)$')
 generation, sequence = tonumber(generation), tonumber(sequence)
 local found = redis.call('HMGET', KEYS[3], ARGV[1], '')
-local marks, bytes = read_marks(found[1])
+local marks, bytes = tool.read_marks(found[1])
 local first, left = 1, bytes
 while marks[first] do
   local other, number = string.match(marks[first][1], '^(%d+)-(%d+)$')
@@ -49,6 +46,6 @@ while marks[first] do
   left, first = left - marks[first][3], first + 1
 end
 if first > 1 then
-  write_marks(all, ARGV[1], marks, first, found[2], left - bytes)
+  tool.write_marks(all, ARGV[1], marks, first, found[2], left - bytes)
 end
 return {old, old == #entries and 1 or 0}

@@ -9,9 +9,9 @@
 --                '' -> "<bytes of all complete blocks> <id: no log that was dropped had a newer event>"
 --
 -- The callers give for each topic with history of a step, behind its other arguments: how many there are, then for each
--- its path, the events and the bytes to keep, and events * 2^32 + bytes that the step adds; and behind all: when it is by
--- the clock of the grid (ms), most logs of a partition, and most bytes of its logs. Their keys are logs, marks, and log
--- of each topic.
+-- its path, and events * 2^32 + bytes that they have appended and not told yet, mostly 0, as they tell them now and then;
+-- if it is not 0, also the events and the bytes to keep. Behind all: when it is by the clock of the grid (ms), most logs
+-- of a partition, and most bytes of its logs. Their keys are logs, marks, and log of each topic.
 --
 -- Invariant: whoever knows the event of a topic up to which it has everything can tell from the first entry behind that
 -- whether something between was cut (L3). A log has the newest events of its topic without a hole, or says where the hole
@@ -29,28 +29,42 @@ local clock, most_logs, most_kept = ARGV[#ARGV - 2], tonumber(ARGV[#ARGV - 1]), 
 -- Reads what a step is told of the logs of one partition, from KEYS[key] and ARGV[at]; returns these logs, by topic, and
 -- the places behind.
 local function read_logs(key, at)
-  local logs, count = {['']={logs = KEYS[key], marks = KEYS[key + 1]}}, tonumber(ARGV[at])
-  for number = 1, count do
-    local first = at + 4 * number - 3
-    logs[ARGV[first]] = {
-      key = KEYS[key + 1 + number], count = ARGV[first + 1], bytes = ARGV[first + 2], told = tonumber(ARGV[first + 3])
-    }
+  local logs, count = {[''] = {logs = KEYS[key], marks = KEYS[key + 1]}}, tonumber(ARGV[at])
+  at = at + 1
+  for number = key + 2, key + 1 + count do
+    local log, told = {key = KEYS[number]}, ARGV[at + 1]
+    logs[ARGV[at]] = log
+    if told == '0' then
+      at = at + 2
+    else
+      log.told, log.count, log.bytes = tonumber(told), ARGV[at + 2], ARGV[at + 3]
+      at = at + 4
+    end
   end
-  return logs, key + 2 + count, at + 1 + 4 * count
+  return logs, key + 2 + count, at
 end
 
--- Counts what this step adds to a log. Returns false if the partition has as many logs as it may, and this is a new one.
+-- Begins to write to a log, and counts what the caller tells of it. Returns false if the partition has as many logs as it
+-- may, and this is a new one. Of a topic that has no event before, it is asked in any case.
 local function begin_log(logs, topic, log, before)
   local all = logs['']
-  local block = redis.pcall('HINCRBY', all.logs, topic, log.told)
+  log.written, log.fields = 0, {'', ''}
+  all[#all + 1] = topic
+  if before and not log.told then
+    log.before = before
+    return true
+  end
+  local told = log.told or 1
+  local block = redis.pcall('HINCRBY', all.logs, topic, told)
   if type(block) == 'table' then
     -- Another program has put something there.
     redis.call('DEL', all.logs)
-    block = redis.call('HINCRBY', all.logs, topic, log.told)
+    block = redis.call('HINCRBY', all.logs, topic, told)
   end
-  if block == log.told then
+  if block == told then
     if most_logs > 0 and redis.call('HLEN', all.logs) > most_logs then
       redis.call('HDEL', all.logs, topic)
+      all[#all], log.fields = nil, nil
       return false
     end
     if not before then
@@ -58,8 +72,7 @@ local function begin_log(logs, topic, log, before)
       before = string.match(redis.call('HGET', all.marks, '') or '', '^%d+ (%S+)$')
     end
   end
-  log.block, log.before, log.written, log.fields = block, before or '0-0', 0, {'', ''}
-  all[#all + 1] = topic
+  log.block, log.before = block, before or '0-0'
   return true
 end
 
@@ -72,57 +85,86 @@ local function keep(log, event, text)
   fields[2], log.last, log.written = text, event, written + 2
 end
 
--- Cuts the oldest events of a log, up to an id.
-local function cut(log, id)
-  local generation, sequence = string.match(id, '^(%d+)-(%d+)$')
-  redis.call('XTRIM', log, 'MINID', generation .. '-' .. string.format('%.0f', sequence + 1))
-end
+-- Makes what is seldom needed: to define a function takes Lua some time, whether or not it is called.
+local function tools()
+  -- Cuts the oldest events of a log, up to an id.
+  local function cut(log, id)
+    local generation, sequence = string.match(id, '^(%d+)-(%d+)$')
+    redis.call('XTRIM', log, 'MINID', generation .. '-' .. string.format('%.0f', sequence + 1))
+  end
 
--- Returns marks, the bytes of them all and the events, from what is stored.
-local function read_marks(stored)
-  local marks, bytes, events = {}, 0, 0
-  for id, count, size in string.gmatch(stored or '', '(%d+%-%d+) (%d+) (%d+);') do
-    marks[#marks + 1] = {id, tonumber(count), tonumber(size)}
-    events, bytes = events + count, bytes + size
+  -- Returns marks, the bytes of them all and the events, from what is stored.
+  local function read_marks(stored)
+    local marks, bytes, events = {}, 0, 0
+    for id, count, size in string.gmatch(stored or '', '(%d+%-%d+) (%d+) (%d+);') do
+      marks[#marks + 1] = {id, tonumber(count), tonumber(size)}
+      events, bytes = events + count, bytes + size
+    end
+    return marks, bytes, events
   end
-  return marks, bytes, events
-end
 
--- Writes the marks of a log that are left from the first one on, and the bytes of all logs, which have grown.
-local function write_marks(all, topic, marks, first, counted, grown)
-  local kept = {}
-  for number = first, #marks do
-    kept[#kept + 1] = string.format('%s %.0f %.0f;', marks[number][1], marks[number][2], marks[number][3])
+  -- Writes the marks of a log that are left from the first one on, and the bytes of all logs, which have grown.
+  local function write_marks(all, topic, marks, first, counted, grown)
+    local kept = {}
+    for number = first, #marks do
+      kept[#kept + 1] = string.format('%s %.0f %.0f;', marks[number][1], marks[number][2], marks[number][3])
+    end
+    local bytes, edge = string.match(counted or '', '^(%d+) (%S+)$')
+    bytes = math.max(0, (tonumber(bytes) or 0) + grown)
+    redis.call('HSET', all.marks, topic, table.concat(kept), '', string.format('%.0f ', bytes) .. (edge or '0-0'))
   end
-  local bytes, edge = string.match(counted or '', '^(%d+) (%S+)$')
-  bytes = math.max(0, (tonumber(bytes) or 0) + grown)
-  redis.call('HSET', all.marks, topic, table.concat(kept), '', string.format('%.0f ', bytes) .. (edge or '0-0'))
-end
 
--- Completes a block of a log, which ends with its last event, and cuts its oldest blocks as far as it must.
-local function complete_block(all, topic, log)
-  local found = redis.call('HMGET', all.marks, topic, '')
-  local marks, bytes, events = read_marks(found[1])
-  local added, size = math.floor(log.block / EVENT), log.block % EVENT
-  local before, last, most = bytes, marks[#marks], tonumber(log.bytes)
-  local total = (tonumber(string.match(found[2] or '', '^%d+')) or 0) + size
-  local over = most_kept > 0 and total > most_kept
-  if last and not over and (last[3] + size) * MARKS <= most and (last[2] + added) * MARKS <= tonumber(log.count) then
-    last[1], last[2], last[3] = log.last, last[2] + added, last[3] + size
-  else
-    marks[#marks + 1] = {log.last, added, size}
+  -- Completes a block of a log, which ends with its last event, and cuts its oldest blocks as far as it must.
+  local function complete_block(all, topic, log)
+    local found = redis.call('HMGET', all.marks, topic, '')
+    local marks, bytes, events = read_marks(found[1])
+    local added, size = math.floor(log.block / EVENT), log.block % EVENT
+    local before, last, most = bytes, marks[#marks], tonumber(log.bytes)
+    local total = (tonumber(string.match(found[2] or '', '^%d+')) or 0) + size
+    local over = most_kept > 0 and total > most_kept
+    if last and not over and (last[3] + size) * MARKS <= most and (last[2] + added) * MARKS <= tonumber(log.count) then
+      last[1], last[2], last[3] = log.last, last[2] + added, last[3] + size
+    else
+      marks[#marks + 1] = {log.last, added, size}
+    end
+    bytes, events = bytes + size, events + added
+    if #marks == 1 then
+      -- Nothing is known of what is before, as this is new, or somebody deleted the marks. Each entry has an event.
+      redis.call('XTRIM', log.key, 'MAXLEN', '~', 2 * log.count + UNIT)
+    end
+    local first = 1
+    while first < #marks and (over or bytes > most or events - marks[first][2] >= tonumber(log.count)) do
+      bytes, events, first = bytes - marks[first][3], events - marks[first][2], first + 1
+    end
+    if first > 1 then
+      cut(log.key, marks[first - 1][1])
+    end
+    write_marks(all, topic, marks, first, found[2], bytes - before)
+    redis.call('HSET', all.logs, topic, '1')
+    log.block = 1
   end
-  bytes, events = bytes + size, events + added
-  local first = 1
-  while first < #marks and (over or bytes > most or events - marks[first][2] >= tonumber(log.count)) do
-    bytes, events, first = bytes - marks[first][3], events - marks[first][2], first + 1
+
+  -- Drops a log. With an edge, which is the last event of its topic, no new log of that path passes for complete.
+  local function drop_log(all, topic, key, edge)
+    local found = redis.call('HMGET', all.marks, topic, '')
+    local _, bytes = read_marks(found[1])
+    redis.call('DEL', key)
+    redis.call('HDEL', all.logs, topic)
+    redis.call('HDEL', all.marks, topic)
+    local total, known = string.match(found[2] or '', '^(%d+) (%d+%-%d+)$')
+    if edge then
+      local generation, sequence = string.match(edge, '^(%d+)-(%d+)$')
+      local other, number = string.match(known or '0-0', '^(%d+)-(%d+)$')
+      generation, sequence, other, number = tonumber(generation), tonumber(sequence), tonumber(other), tonumber(number)
+      if generation > other or generation == other and sequence > number then
+        known = edge
+      end
+    end
+    total = math.max(0, (tonumber(total) or 0) - bytes)
+    redis.call('HSET', all.marks, '', string.format('%.0f ', total) .. (known or '0-0'))
   end
-  if first > 1 then
-    cut(log.key, marks[first - 1][1])
-  end
-  write_marks(all, topic, marks, first, found[2], bytes - before)
-  redis.call('HSET', all.logs, topic, '1')
-  log.block = 1
+
+  return {cut = cut, read_marks = read_marks, write_marks = write_marks, complete_block = complete_block, drop_log = drop_log}
 end
 
 -- Writes what was taken into logs; the stream has it already.
@@ -133,39 +175,16 @@ local function write_logs(logs)
     local log = logs[topic]
     if log.written > 0 then
       log.fields[1] = clock .. ' ' .. log.before
-      -- Each entry has an event at least, so that nothing which the marks keep is cut here: only what they do not know,
-      -- as somebody deleted them.
-      local length = 2 * log.count + UNIT
-      local added = redis.pcall('XADD', log.key, 'MAXLEN', '~', length, log.last, unpack(log.fields, 1, log.written))
+      local added = redis.pcall('XADD', log.key, log.last, unpack(log.fields, 1, log.written))
       if type(added) == 'table' then
         -- Something that this grid has not written: readers will be told that events are missing.
         redis.call('DEL', log.key)
         redis.call('XADD', log.key, log.last, unpack(log.fields, 1, log.written))
       end
       log.before, log.written, log.fields = log.last, 0, {'', ''}
-      if log.block % EVENT >= UNIT then
-        complete_block(all, topic, log)
+      if log.count and log.block % EVENT >= UNIT then
+        tools().complete_block(all, topic, log)
       end
     end
   end
-end
-
--- Drops a log. With an edge, which is the last event of its topic, no new log of that path passes for complete.
-local function drop_log(all, topic, key, edge)
-  local found = redis.call('HMGET', all.marks, topic, '')
-  local _, bytes = read_marks(found[1])
-  redis.call('DEL', key)
-  redis.call('HDEL', all.logs, topic)
-  redis.call('HDEL', all.marks, topic)
-  local total, known = string.match(found[2] or '', '^(%d+) (%d+%-%d+)$')
-  if edge then
-    local generation, sequence = string.match(edge, '^(%d+)-(%d+)$')
-    local other, number = string.match(known or '0-0', '^(%d+)-(%d+)$')
-    generation, sequence, other, number = tonumber(generation), tonumber(sequence), tonumber(other), tonumber(number)
-    if generation > other or generation == other and sequence > number then
-      known = edge
-    end
-  end
-  total = math.max(0, (tonumber(total) or 0) - bytes)
-  redis.call('HSET', all.marks, '', string.format('%.0f ', total) .. (known or '0-0'))
 end

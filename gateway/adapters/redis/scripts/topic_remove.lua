@@ -55,7 +55,7 @@ redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
 if ARGV[7] then
   local logs = read_logs(5, 7)
   local log = logs[ARGV[1]]
-  drop_log(logs[''], ARGV[1], log.key)
+  tools().drop_log(logs[''], ARGV[1], log.key)
   if begin_log(logs, ARGV[1], log, string.match(stored, '^%d+ (%d+%-%d+)')) then
     keep(log, event, version .. ' ')
     write_logs(logs)
