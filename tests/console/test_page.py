@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 import time
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Route, expect
+from playwright.async_api import Browser, Locator, Route, expect
 
+from gateway import __version__
 from gateway.adapters.memory import MemoryGrid
 from gateway.client import Session, connect
 from tests.cluster.crowds import Figures
@@ -231,6 +234,33 @@ async def test_what_happened_before_the_page_was_opened_is_shown_once(
         await expect(lines).to_have_count(2)
 
 
+async def test_consoles_are_counted_apart_and_updates_by_the_second(
+    pair: Pair, browser: Browser, people: list[Session]
+) -> None:
+    held = [await each.subscribe("prices/**") for each in people]
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+
+        def tile(name: str) -> Locator:
+            return page.locator(".tile").filter(has=page.get_by_text(name, exact=True)).locator("dd")
+
+        await expect(tile("Sessions connected")).to_have_text(str(len(people)))
+        await expect(tile("Consoles")).to_have_text("1")
+        row = page.locator("tbody tr").filter(has=page.locator("th", has_text="n1"))
+        await expect(row).to_contain_text(__version__)
+
+        async def publish() -> None:
+            while True:
+                await people[0].publish("prices/ACME", 1)
+
+        publishing = asyncio.create_task(publish())
+        # Consoles get some updates a second, too, but fewer.
+        await expect(tile("Updates per second")).to_have_text(re.compile(r"\d\d"))
+        publishing.cancel()
+    assert len(held) == len(people)
+
+
 async def test_a_console_goes_on_at_another_node_when_its_own_has_died(
     pair: Pair, browser: Browser, people: list[Session]
 ) -> None:
@@ -343,7 +373,7 @@ async def test_the_table_of_nodes_has_a_column_for_each_outcome_that_one_of_them
                 return [before, rows()];
             })"""
         )
-    first, last = ["Node", "State", "Connected", "Disconnected"], ["Slow", "Loop lag", "Grid", "Up"]
+    first, last = ["Node", "State", "Connected", "Disconnected"], ["Slow", "Loop lag", "Grid", "Up", "Version"]
     usual = ["Reattached", "Failed over", "Refused"]
     assert before[0] == [*first, *usual, *last]
     nothing = "\N{EN DASH}"
@@ -372,10 +402,10 @@ async def test_the_table_of_nodes_has_a_column_for_backups_once_a_node_tells_of_
                 const overview = new Overview({ live, rights: { guard() {} } });
                 const [table] = overview.element.querySelectorAll("table");
                 overview.start();
-                return [...table.rows].map((row) => [...row.cells].slice(-4, -1).map((each) => each.textContent));
+                return [...table.rows].map((row) => [...row.cells].slice(-5, -1).map((each) => each.textContent));
             })"""
         )
-    assert table[0] == ["Backup", "Grid", "Up"]
+    assert table[0] == ["Backup", "Grid", "Up", "Version"]
     assert [row[0] for row in table[1:]] == ["n2", "n2, 3 of 9", "none", "\N{EN DASH}"]
 
 

@@ -110,6 +110,8 @@ class Delivery:
         self._metrics = context.metrics
         self._log = context.log
         self._traffic = context.journal.traffic
+        self.delivered = 0
+        """Updates given to sessions as they came from the streams, since the start."""
         self._flusher = flusher
         self._roots = (
             RootCounts(context.metrics, context.parameters.counted_roots) if context.parameters.counted_roots else None
@@ -504,6 +506,7 @@ class Delivery:
             self._flusher.deliver(Run(tuple(packets)), subscribers, more=False)
             reached.append(subscribers)
         if deliveries:
+            self.delivered += deliveries
             self._metrics.add(catalogue.DELIVERIES, deliveries)
             _, is_live = changes[-1]  # as are those with it
             if is_live:

@@ -16,6 +16,7 @@ from gateway.app.operations.activity import INTERVAL, REFUSED, Activity, Column,
 from gateway.app.operations.system_publisher import SystemPublisher
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
+from gateway.core.policy.system_roles import is_of_system
 from gateway.core.topics.topics import SYSTEM_ROOT
 from gateway.core.types import NodeRef, TopicPath
 from gateway.core.wire.codec import json_text
@@ -181,6 +182,8 @@ class Reports:
     def _state(self) -> dict[str, object]:
         sessions, activity = self._sessions, self._activity
         connected = sessions.connected()
+        consoles = [each for each in sessions if each.roles and is_of_system(each.roles)]
+        watching = sum(each.connection is not None for each in consoles)
         return {
             "node": self._me.node,
             "incarnation": self._me.incarnation,
@@ -188,7 +191,12 @@ class Reports:
             "version": __version__,
             "started": self._started,
             "at": self._clock.wall(),
-            "sessions": {"connected": connected, "disconnected": len(sessions) - connected},
+            "sessions": {
+                "connected": connected - watching,
+                "disconnected": len(sessions) - connected - (len(consoles) - watching),
+            },
+            "consoles": watching,
+            "updates": sessions.delivery.delivered,
             "connections": self._connections(),
             "opened": activity.opened,
             "ended": dict(activity.ended),

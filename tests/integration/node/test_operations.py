@@ -76,6 +76,10 @@ async def test_every_node_tells_of_itself_at_whichever_node_one_watches(pair: Pa
         told = states["$gateway/nodes/n2"]
         assert told["incarnation"] == pair.n2.gateway.me.incarnation
         assert told["sessions"] == {"connected": 1, "disconnected": 0}
+        assert told["consoles"] == 0
+        assert states["$gateway/nodes/n1"]["sessions"] == {"connected": 0, "disconnected": 0}, "a console is apart"
+        assert states["$gateway/nodes/n1"]["consoles"] == 1
+        assert states["$gateway/nodes/n1"]["updates"] >= 0
         assert told["connections"] == 1
         assert told["opened"] == 1
         assert told["grid"] == {"state": "up", "generation": GridGeneration(1)}

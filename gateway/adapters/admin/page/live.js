@@ -23,7 +23,9 @@ const RECENT = 900;
  * @property {string} version
  * @property {number} started
  * @property {number} at
- * @property {{connected: number, disconnected: number}} sessions
+ * @property {{connected: number, disconnected: number}} sessions - Without consoles.
+ * @property {number} [consoles] - Those that are connected; nodes of earlier releases count them among the sessions.
+ * @property {number} [updates] - Delivered since the start, likewise.
  * @property {number} connections
  * @property {Counts} resumes
  * @property {{blocked: number, closed: number}} slow
@@ -70,6 +72,8 @@ export class Live extends EventTarget {
     this.nodes = new Map();
     /** When each node was heard last, in seconds of the page's clock; absent for values that are not news. */
     this.heard = new Map();
+    /** Updates a second that each node delivered between its last two reports. @type {Map<string, number>} */
+    this.rates = new Map();
     /** @type {Map<string, {interval: number, rungs: string[], columns: number[][]}>} */
     this.recoveries = new Map();
     /** @type {Map<string, {count: number, sessions: any[]}>} */
@@ -135,6 +139,10 @@ export class Live extends EventTarget {
    */
   #node({ value, snapshot, removed }) {
     if (removed) return;
+    const before = this.nodes.get(value.node);
+    if (before?.incarnation === value.incarnation && value.at > before.at) {
+      this.rates.set(value.node, Math.max(0, ((value.updates ?? 0) - (before.updates ?? 0)) / (value.at - before.at)));
+    }
     this.nodes.set(value.node, value);
     // What was kept from earlier says nothing about now; a snapshot after a failover does not either.
     if (!snapshot) this.heard.set(value.node, now());

@@ -38,7 +38,7 @@ export class Overview {
   #live;
   #context;
   #tiles = new Map(
-    ["Nodes ready", "Sessions connected", "Sessions disconnected", "Recoveries, 15 min", "Refused, 15 min", "Slow consumers"].map((name) => [
+    ["Nodes ready", "Sessions connected", "Sessions disconnected", "Consoles", "Updates per second", "Recoveries, 15 min", "Refused, 15 min", "Slow consumers"].map((name) => [
       name,
       el("dd", {}, "–"),
     ]),
@@ -141,6 +141,8 @@ export class Overview {
     this.#tile("Nodes ready", `${nodes.filter((each) => this.#live.standing(each) === "ready").length} of ${nodes.length}`);
     this.#tile("Sessions connected", count(add(serving, (each) => each.sessions.connected)));
     this.#tile("Sessions disconnected", count(add(serving, (each) => each.sessions.disconnected)));
+    this.#tile("Consoles", count(add(serving, (each) => each.consoles ?? 0)));
+    this.#tile("Updates per second", count(Math.round(add(serving, ({ node }) => this.#live.rates.get(node) ?? 0))));
     this.#tile("Recoveries, 15 min", count(Object.values(recovered).reduce((sum, each) => sum + each, 0)));
     this.#tile("Refused, 15 min", count(refused));
     this.#tile("Slow consumers", count(add(serving, (each) => each.slow.blocked)));
@@ -190,7 +192,7 @@ export class Overview {
     this.#backups = backups;
     this.#outcomes = rungs.map(({ outcome }) => outcome);
     const names = rungs.map(({ name }) => `${name.charAt(0).toUpperCase()}${name.slice(1)}#`);
-    const columns = ["Node", "State", "Connected#", "Disconnected#", ...names, "Slow#", "Loop lag#", ...(backups ? ["Backup"] : []), "Grid", "Up", ""];
+    const columns = ["Node", "State", "Connected#", "Disconnected#", ...names, "Slow#", "Loop lag#", ...(backups ? ["Backup"] : []), "Grid", "Up", "Version", ""];
     this.#heads.replaceChildren(headRow(columns));
     this.#nodes.replaceChildren();
     this.#rows.clear();
@@ -250,9 +252,9 @@ class NodeRow {
     this.#outcomes = outcomes;
     this.#backups = backups;
     this.#context = context;
-    // Connected, disconnected, slow and the lag are numbers as well; the grid's state and the time up are not.
+    // Connected, disconnected, slow and the lag are numbers as well; the grid's state, the time up and the version are not.
     const numbers = Array.from({ length: outcomes.length + 4 }, () => el("td", { class: "number" }));
-    this.#cells = [...numbers, ...(backups ? [el("td")] : []), el("td"), el("td")];
+    this.#cells = [...numbers, ...(backups ? [el("td")] : []), el("td"), el("td"), el("td")];
     context.rights.guard("nodes:drain", [this.#offer], signal);
     this.element = el("tr", {}, el("th", { scope: "row" }, plain(name)), this.#state, ...this.#cells, el("td", { class: "end" }, this.#offer));
   }
@@ -280,6 +282,7 @@ class NodeRow {
           ...(this.#backups ? [backupInWords(state.backup)] : []),
           state.grid.state,
           duration(state.at - state.started),
+          plain(state.version ?? "–"),
         ];
     texts.forEach((text, index) => say(/** @type {Element} */ (this.#cells[index]), text));
     this.#draining = state.draining ?? false;
