@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gateway.catalogue.metric import Kind, Metric
-from gateway.core.wire.packets import Settlement
+from gateway.core.wire.queue_packets import (
+    Settlement,
+)
 
 QUEUE_SENDS = Metric(
     "gateway_queue_sends_total",

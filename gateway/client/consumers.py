@@ -13,8 +13,19 @@ from typing import Any, Final, Protocol, Self
 from gateway.core.client.errors import GatewayError, NotHeld
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.types import DeliveryTag, MessageId
-from gateway.core.wire.packets import AckMode, Cancel, Consume, Reply, Settle, Settlement
-from gateway.core.wire.packets import Message as MessagePacket
+from gateway.core.wire.packets import (
+    Reply,
+)
+from gateway.core.wire.queue_packets import (
+    AckMode,
+    Cancel,
+    Consume,
+    Settle,
+    Settlement,
+)
+from gateway.core.wire.queue_packets import (
+    Message as MessagePacket,
+)
 
 DEFAULT_CREDIT: Final = 32
 """Messages that a consumer may hold: enough that none is waited for on the way, and few that others could have had."""

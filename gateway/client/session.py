@@ -37,8 +37,16 @@ from gateway.core.client.urls import check_urls, in_clear_text
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.wire.codec import json_text
-from gateway.core.wire.packets import Authenticate, Publish, Send, SetProperties, Subscribe
+from gateway.core.wire.packets import (
+    Authenticate,
+    Publish,
+    SetProperties,
+    Subscribe,
+)
 from gateway.core.wire.properties import check_properties, is_unicode
+from gateway.core.wire.queue_packets import (
+    Send,
+)
 
 HISTORY_LIMIT: Final = 1_000
 """Events that ``Session.history`` reads unless it is told otherwise."""

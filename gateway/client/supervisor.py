@@ -46,6 +46,7 @@ from gateway.core.types import DeliveryTag
 from gateway.core.wire import packets
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
+from gateway.core.wire.queue_packets import QUEUES, Cancel, Consume, Message
 
 log = logging.getLogger("gateway.client")
 log.addHandler(logging.NullHandler())
@@ -229,7 +230,7 @@ class Supervisor:
         Raises:
             RequestRefused: it is of an older release, and would not understand what is asked.
         """
-        if packets.QUEUES not in self.welcome.supports:
+        if QUEUES not in self.welcome.supports:
             message = f"node {self.welcome.node} is of a release without queues"
             raise RequestRefused(message, code=ErrorCode.UNKNOWN_PACKET_TYPE)
 
@@ -248,7 +249,7 @@ class Supervisor:
         self._consumers[queue] = consumer
         self._machine.consumers.begin(queue, credit, consumer.mode)
         try:
-            await self.request(packets.Consume(UNNUMBERED, queue, credit, consumer.mode), seconds)
+            await self.request(Consume(UNNUMBERED, queue, credit, consumer.mode), seconds)
         except RequestRefused:
             self._end_consumer(queue, None)
             raise
@@ -256,7 +257,7 @@ class Supervisor:
             # It may be executed, and then nothing of it shall stay.
             self._end_consumer(queue, None)
             if self.ended is None:
-                self._perform(self._machine.request(object(), packets.Cancel(UNNUMBERED, queue), self._clock()))
+                self._perform(self._machine.request(object(), Cancel(UNNUMBERED, queue), self._clock()))
             raise
         return consumer
 
@@ -264,7 +265,7 @@ class Supervisor:
         """The application has said what becomes of messages."""
         self._machine.consumers.settled(queue, tags)
 
-    def allow(self, ask: packets.Consume) -> None:
+    def allow(self, ask: Consume) -> None:
         """Ask for another credit, without waiting."""
         if ask.queue in self._machine.consumers and self.ended is None:
             self._machine.consumers.allow(ask.queue, ask.credit)
@@ -400,7 +401,7 @@ class Supervisor:
                 task = self._loop.create_task(self._fetch(purpose, seconds), name="gateway-client-fetch")
                 self._fetches.add(task)
                 task.add_done_callback(self._fetches.discard)
-            case packets.Message():
+            case Message():
                 if (consumer := self._consumers.get(effect.queue)) is not None:
                     consumer.received(effect)
             case effects.ConsumerLost(queue, error):

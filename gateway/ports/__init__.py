@@ -13,7 +13,9 @@ Two rules hold for all of the grid's ports:
 """
 
 from gateway.core.types import DeliveryTag, MessageId
-from gateway.core.wire.packets import Settlement
+from gateway.core.wire.queue_packets import (
+    Settlement,
+)
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
 from gateway.ports.connection import Connection, Receiver
 from gateway.ports.destinations import (

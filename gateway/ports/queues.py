@@ -8,7 +8,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.core.types import DeliveryTag, Epoch, MessageId, RequestNumber, SessionId, TopicPath
-from gateway.core.wire.packets import Settlement
+from gateway.core.wire.queue_packets import (
+    Settlement,
+)
 from gateway.ports.errors import Fenced, GridRefused
 from gateway.ports.sessions import Ownership
 from gateway.ports.topics import StreamPosition

@@ -15,6 +15,10 @@ UNSEEN: Final = {
     "gateway_admin_connections": "a crowd makes gateway_admin_connections_refused_total, which has a panel",
     "gateway_destinations": "what people have described is no trouble; the console and the command line list it",
     "gateway_grid_clock_shift_seconds": "how far the clock was set; GatewayGridClockStepped asks for it in its runbook",
+    "gateway_queue_consumers": "how many there are is no trouble; a queue that nobody empties is seen in the queue",
+    "gateway_queue_deliveries_total": "what goes through queues is told by who looks at them",
+    "gateway_queue_sends_total": "as before; senders are told of a full queue",
+    "gateway_queue_settlements_total": "as before",
     "gateway_reading_deferred_total": "turns are shared as they should; GatewayEventLoopLag asks for it in its runbook",
     "gateway_limited_accounts": "how many addresses and principals are counted is no trouble in itself; the runbook of "
     "GatewayLimitsExceeded asks for it",

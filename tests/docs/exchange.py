@@ -29,23 +29,25 @@ from gateway.core.wire.packets import (
     Authenticate,
     Backoff,
     Bye,
-    Cancel,
-    Consume,
     Hello,
     Limits,
-    Message,
     Notice,
     Publish,
     ReadHistory,
     Reply,
     Resume,
-    Send,
     SetProperties,
-    Settle,
     Subscribe,
     Unsubscribe,
     Update,
     Welcome,
+)
+from gateway.core.wire.queue_packets import (
+    Cancel,
+    Consume,
+    Message,
+    Send,
+    Settle,
 )
 
 PLENTY: Final = 1 << 20

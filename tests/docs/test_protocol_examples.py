@@ -44,18 +44,14 @@ from gateway.core.wire.codes import (
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
     Ack,
-    AckMode,
     Authenticate,
     Backoff,
     Bye,
-    Cancel,
-    Consume,
     Error,
     GoAway,
     Hello,
     HistoryPart,
     Malformed,
-    Message,
     Notice,
     NoticeCode,
     Packet,
@@ -65,16 +61,22 @@ from gateway.core.wire.packets import (
     ReadHistory,
     Reply,
     Resume,
-    Send,
     SessionBody,
     SessionPacket,
     SetProperties,
-    Settle,
-    Settlement,
     Subscribe,
     Unsubscribe,
     Update,
     Welcome,
+)
+from gateway.core.wire.queue_packets import (
+    AckMode,
+    Cancel,
+    Consume,
+    Message,
+    Send,
+    Settle,
+    Settlement,
 )
 from gateway.settings import Settings
 from tests.docs.exchange import WELCOME, Exchange, encode_body

@@ -29,8 +29,12 @@ from gateway.core.stream.transitions import State
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import DeliveryTag, RequestNumber, TopicPath
 from gateway.core.wire.codec import encode_message
-from gateway.core.wire.packets import AckMode
-from gateway.core.wire.packets import Message as MessagePacket
+from gateway.core.wire.queue_packets import (
+    AckMode,
+)
+from gateway.core.wire.queue_packets import (
+    Message as MessagePacket,
+)
 from gateway.ports import (
     SETTLE_MOST,
     Assigned,

@@ -39,19 +39,21 @@ from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import (
     Authenticate,
     Bye,
-    Cancel,
-    Consume,
     Malformed,
     Publish,
     ReadHistory,
     Reply,
-    Send,
     SetProperties,
-    Settle,
     Subscribe,
     Unsubscribe,
 )
 from gateway.core.wire.properties import check_properties
+from gateway.core.wire.queue_packets import (
+    Cancel,
+    Consume,
+    Send,
+    Settle,
+)
 from gateway.ports import (
     GridRefused,
     GridUnavailable,

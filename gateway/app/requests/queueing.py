@@ -23,7 +23,17 @@ from gateway.core.types import DeliveryTag, TopicPath
 from gateway.core.wire.codec import json_text
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
-from gateway.core.wire.packets import QUEUES, Cancel, Consume, Reply, Send, Settle, Settlement
+from gateway.core.wire.packets import (
+    Reply,
+)
+from gateway.core.wire.queue_packets import (
+    QUEUES,
+    Cancel,
+    Consume,
+    Send,
+    Settle,
+    Settlement,
+)
 from gateway.ports import (
     MOST_CREDIT,
     SETTLE_MOST,

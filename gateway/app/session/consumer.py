@@ -6,7 +6,9 @@ from collections import deque
 from typing import NamedTuple
 
 from gateway.core.types import DeliveryTag, MessageId, TopicPath
-from gateway.core.wire.packets import AckMode
+from gateway.core.wire.queue_packets import (
+    AckMode,
+)
 from gateway.ports import Assignment, Message, QueueBounds, StreamPosition
 
 

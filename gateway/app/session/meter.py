@@ -7,7 +7,14 @@ from typing import Final, TypeAlias
 
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.wire.codec import Salvaged
-from gateway.core.wire.packets import Packet, Publish, Send, SessionPacket
+from gateway.core.wire.packets import (
+    Packet,
+    Publish,
+    SessionPacket,
+)
+from gateway.core.wire.queue_packets import (
+    Send,
+)
 
 CHARGED_TOGETHER: Final = 8 * 1024
 """Bytes of acknowledgements that are charged in one go: those of a client that only listens, for some minutes. They are

@@ -14,7 +14,11 @@ from typing import Final
 
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.types import DeliveryTag
-from gateway.core.wire.packets import AckMode, Consume, Message
+from gateway.core.wire.queue_packets import (
+    AckMode,
+    Consume,
+    Message,
+)
 
 REMEMBERED: Final = 4_096
 """Deliveries of a queue that are remembered though they are settled: four times what a session may hold."""

@@ -29,7 +29,15 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import GatewayError, RequestRefused
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.types import RequestNumber
-from gateway.core.wire.packets import Error, Message, Reply, Update, Welcome
+from gateway.core.wire.packets import (
+    Error,
+    Reply,
+    Update,
+    Welcome,
+)
+from gateway.core.wire.queue_packets import (
+    Message,
+)
 
 
 class Purpose(Enum):

@@ -67,7 +67,6 @@ from gateway.core.wire.codes import (
 )
 from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
 from gateway.core.wire.packets import (
-    QUEUES,
     Ack,
     Authenticate,
     Backoff,
@@ -78,6 +77,10 @@ from gateway.core.wire.packets import (
     Reply,
     Update,
     Welcome,
+)
+from gateway.core.wire.queue_packets import (
+    QUEUES,
+    Message,
 )
 
 FINISHING: Final = State.FINISHING
@@ -397,7 +400,7 @@ class ClientMachine(Attempts):
                 self._opened_sender.answered(received, now)
             case packets.Notice():
                 self._noticed(received)
-            case packets.Message():
+            case Message():
                 news = self.consumers.received(received)
                 if news is not None:
                     self._effects.append(news)

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.core.wire.packets import QUEUES, REPLAY
+from gateway.core.wire.packets import (
+    REPLAY,
+)
+from gateway.core.wire.queue_packets import (
+    QUEUES,
+)
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds ``connect`` tries to open a session: two attempts that hang, or many that are refused."""

@@ -24,7 +24,6 @@ from gateway.core.wire.packets import (
     HISTORY,
     KEEP,
     Authenticate,
-    Consume,
     NoticeCode,
     ReadHistory,
     Reply,
@@ -32,6 +31,9 @@ from gateway.core.wire.packets import (
     Subscribe,
     Unsubscribe,
     Welcome,
+)
+from gateway.core.wire.queue_packets import (
+    Consume,
 )
 
 NO_HISTORY: Final = "the node is of an older release, which cannot be asked for history"

@@ -34,13 +34,15 @@ from gateway.core.wire.codes import ERRORS, ErrorCode
 from gateway.core.wire.packets import (
     Authenticate,
     Publish,
-    QueueRequest,
     ReadHistory,
     Reply,
-    Send,
     SetProperties,
     Subscribe,
     Unsubscribe,
+)
+from gateway.core.wire.queue_packets import (
+    QueueRequest,
+    Send,
 )
 
 RETRY_INITIAL: Final = 0.1

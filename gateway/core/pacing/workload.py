@@ -13,10 +13,12 @@ from gateway.core.wire.packets import (
     ClientRequest,
     Publish,
     ReadHistory,
-    Send,
     SetProperties,
-    Settle,
     Unsubscribe,
+)
+from gateway.core.wire.queue_packets import (
+    Send,
+    Settle,
 )
 
 REQUEST_BYTES: Final = 512

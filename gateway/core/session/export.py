@@ -38,15 +38,17 @@ from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtoc
 from gateway.core.wire.packets import (
     Authenticate,
     Bye,
-    Cancel,
-    Consume,
     Publish,
     ReadHistory,
-    Send,
     SetProperties,
-    Settle,
     Subscribe,
     Unsubscribe,
+)
+from gateway.core.wire.queue_packets import (
+    Cancel,
+    Consume,
+    Send,
+    Settle,
 )
 
 _MACHINE_AND_SESSION = 2

@@ -17,7 +17,16 @@ from typing import Final, TypeAlias
 
 from gateway.core.pacing.workload import REQUEST_BYTES, weight
 from gateway.core.types import RequestNumber
-from gateway.core.wire.packets import Bye, ClientRequest, Malformed, Publish, Send, Settle
+from gateway.core.wire.packets import (
+    Bye,
+    ClientRequest,
+    Malformed,
+    Publish,
+)
+from gateway.core.wire.queue_packets import (
+    Send,
+    Settle,
+)
 
 Work: TypeAlias = ClientRequest | Bye
 """What a client asks for: a request, or the end of its session."""

@@ -6,7 +6,15 @@ from typing import Final
 
 from gateway.core.stream.byte_form import Bodies, Record
 from gateway.core.types import DeliveryTag, JsonValue, MessageId, RequestNumber
-from gateway.core.wire.packets import AckMode, Cancel, Consume, QueueRequest, Send, Settle, Settlement
+from gateway.core.wire.queue_packets import (
+    AckMode,
+    Cancel,
+    Consume,
+    QueueRequest,
+    Send,
+    Settle,
+    Settlement,
+)
 
 QUEUE_REQUESTS: Final = frozenset({"send", "consume", "cancel", "settle"})
 """What the rows begin with."""

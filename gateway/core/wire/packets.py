@@ -14,7 +14,6 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from gateway.core.types import (
     Attempt,
-    DeliveryTag,
     EventId,
     JsonValue,
     MessageId,
@@ -25,6 +24,7 @@ from gateway.core.types import (
     Version,
 )
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
+from gateway.core.wire.queue_packets import QUEUES, Message, QueueRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,9 +278,6 @@ class Subscribe:
     resubmitted: bool = False
 
 
-QUEUES: Final = "queues"
-"""The word with which both sides say that they know queues (protocol 13)."""
-
 KEEP: Final = "keep"
 """The word with which a server says that it understands ``keep`` of an unsubscribe (protocol 4.3, 6.3)."""
 
@@ -386,106 +383,6 @@ class Authenticate:
     resubmitted: bool = False
 
 
-class AckMode(StrEnum):
-    """How a consumer's messages are settled (protocol 13.3)."""
-
-    AUTO = "auto"
-    """By the acknowledgement of the packet that brings them."""
-    EACH = "each"
-    """By the client's requests."""
-    NONE = "none"
-    """Before they are sent: at most once."""
-
-
-class Settlement(StrEnum):
-    """What becomes of messages that a consumer holds."""
-
-    ACCEPT = "accept"
-    """They are done, and gone."""
-    REJECT = "reject"
-    """They become dead letters."""
-    RELEASE = "release"
-    """They go back to their place in the queue, as failed deliveries."""
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Put a message into a queue, exactly once however often it is resent (P5, P15).
-
-    Attributes:
-        request: the request's number; the grid refuses to execute it twice.
-        queue: path of the queue, not yet validated.
-        value: JSON text of the value, compact.
-        headers: texts by name, which travel with it.
-        delay: seconds until it may be delivered.
-        expires: seconds after which it is not delivered any more; None as the queue has it.
-        resubmitted: it was sent before a failover and never answered.
-    """
-
-    request: RequestNumber
-    queue: str
-    value: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
-    delay: float = 0.0
-    expires: float | None = None
-    resubmitted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Consume:
-    """Be given messages of a queue, or go on being so, by another credit or after a failover.
-
-    Attributes:
-        request: the request's number.
-        queue: which.
-        credit: messages that may be held without being settled.
-        mode: how they are settled.
-        resubmitted: it was sent before a failover and never answered.
-    """
-
-    request: RequestNumber
-    queue: str
-    credit: int
-    mode: AckMode = AckMode.AUTO
-    resubmitted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Be given no more messages of a queue; what is held goes back.
-
-    Attributes:
-        request: the request's number.
-        queue: which.
-        resubmitted: it was sent before a failover and never answered.
-    """
-
-    request: RequestNumber
-    queue: str
-    resubmitted: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """Say what becomes of messages that the session holds, once however often it is resent (P15).
-
-    Attributes:
-        request: the request's number.
-        queue: of the messages.
-        messages: id and delivery of each, as the message packets named them.
-        outcome: what becomes of them.
-        delay: of what is released, seconds until it may be delivered again.
-        resubmitted: it was sent before a failover and never answered.
-    """
-
-    request: RequestNumber
-    queue: str
-    messages: tuple[tuple[MessageId, DeliveryTag], ...]
-    outcome: Settlement = Settlement.ACCEPT
-    delay: float = 0.0
-    resubmitted: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Malformed:
     """What the codec makes of a request whose number it could read but nothing else: it gets a reply, not a close.
@@ -544,31 +441,6 @@ class HistoryPart:
     complete: bool = True
     gap: bool = False
     missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A message of a queue (protocol 13.4).
-
-    Attributes:
-        queue: which.
-        message: its id.
-        delivery: number of this assignment; rises within the queue.
-        sent: when, in milliseconds since 1970.
-        deliveries: how often it was delivered before and failed.
-        redelivered: whether somebody may have received it before.
-        headers: texts by name.
-        value: the value itself.
-    """
-
-    queue: str
-    message: MessageId
-    delivery: DeliveryTag
-    sent: int
-    deliveries: int = 0
-    redelivered: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
-    value: JsonValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -642,7 +514,6 @@ class Notice:
     request: RequestNumber | None = None
 
 
-QueueRequest: TypeAlias = Send | Consume | Cancel | Settle
 ClientRequest: TypeAlias = (
     Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | QueueRequest | Malformed
 )

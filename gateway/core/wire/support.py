@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.core.wire.codes import Outcome
-from gateway.core.wire.packets import QUEUES, REPLAY
+from gateway.core.wire.packets import (
+    REPLAY,
+)
+from gateway.core.wire.queue_packets import (
+    QUEUES,
+)
 
 THIS_VERSION: Final = frozenset(
     {

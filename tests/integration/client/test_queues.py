@@ -29,7 +29,7 @@ from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.nodes import TestNode, eventually, running_node
-from tests.support.times import scaled
+from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.promise("P15")
 
@@ -68,7 +68,7 @@ class Cluster:
 
     async def until(self, **wanted: int) -> None:
         """Wait until the queue is as wanted."""
-        async with asyncio.timeout(scaled(PATIENCE)):
+        async with time_limit(PATIENCE):
             while True:
                 state = await self.state()
                 if state is not None and all(getattr(state, name) == count for name, count in wanted.items()):
@@ -90,7 +90,7 @@ async def cluster(nothing_left_over: None) -> AsyncIterator[Cluster]:
 
 
 async def take(consumer: MessageConsumer, count: int) -> list[Message]:
-    async with asyncio.timeout(scaled(PATIENCE)):
+    async with time_limit(PATIENCE):
         return [await anext(consumer) for _ in range(count)]
 
 

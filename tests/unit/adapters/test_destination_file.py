@@ -114,7 +114,7 @@ selector = "d"
         ":21: selector: a/*/** is described at line 17 already; keep one of them",
         f":25: bytes: it is not an amount of bytes; {size}",
         ":30: count: it is too small; a whole number between 1 and 1,000,000",
-        ':35: kind: it is missing; "value" or "history"',
+        ':35: kind: it is missing; "value" or "history" or "queue"',
     ]
 
 

@@ -17,9 +17,7 @@ from gateway.core.wire.packets import (
     Ack,
     Authenticate,
     Bye,
-    Cancel,
     ClientRequest,
-    Consume,
     Error,
     GoAway,
     Hello,
@@ -31,12 +29,16 @@ from gateway.core.wire.packets import (
     ReadHistory,
     Reply,
     Resume,
-    Send,
     SetProperties,
-    Settle,
     Subscribe,
     Unsubscribe,
     Welcome,
+)
+from gateway.core.wire.queue_packets import (
+    Cancel,
+    Consume,
+    Send,
+    Settle,
 )
 
 _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {

@@ -23,7 +23,7 @@ from gateway.core.wire.codec.fields import (
     request_number,
 )
 from gateway.core.wire.codec.values import dumps, encode_long_value, encode_value
-from gateway.core.wire.packets import (
+from gateway.core.wire.queue_packets import (
     AckMode,
     Cancel,
     Consume,

@@ -41,10 +41,14 @@ def all_keys() -> list[str]:
         *KEYS.sizes,
         *KEYS.logs,
         *KEYS.log_marks,
+        *KEYS.queues,
+        *KEYS.queues_due,
+        *KEYS.deliveries,
         *KEYS.journal,
         *KEYS.journal_state,
     ]
     single = [KEYS.session(SESSION), KEYS.receipts(17, SESSION), KEYS.log(17, TopicPath("a/b"))]
+    single += [KEYS.consuming(17, SESSION), *KEYS.queue(17, TopicPath("a/b"))[:9]]
     return [*fixed, inbox, *tables, *partitioned, *single]
 
 
@@ -61,6 +65,7 @@ def test_keys_that_change_together_share_a_hash_tag() -> None:
     assert all(tag in each for each in together)
     topics = [KEYS.values[17], KEYS.stream[17], KEYS.sizes[17], KEYS.closed[17], KEYS.receipts(17, SESSION)]
     topics += [KEYS.logs[17], KEYS.log_marks[17], KEYS.log(17, TopicPath("a/b"))]
+    topics += [KEYS.consuming(17, SESSION), *KEYS.queue(17, TopicPath("a/b"))]
     assert all("{t17}" in each for each in topics)
     assert all("{j7}" in each for each in (KEYS.journal[7], KEYS.journal_state[7]))
     assert all(len(re.findall(r"\{[^}]+\}", each)) == 1 for each in all_keys())
