@@ -89,8 +89,15 @@ class NodeLinks:
         return any(to in {None, node.node} for node in self._up)
 
     def domains(self, feature: str) -> dict[NodeRef, str]:
-        """Tell the failure domains of all nodes to which there is a link, and that have a feature."""
-        return {node: self._domains.get(node, "") for node, features in self._up.items() if feature in features}
+        """Tell the failure domains of all nodes to which there is a link, and that have a feature.
+
+        Of a link that has broken, it may not have been told yet: it waits its turn behind what came over the link.
+        """
+        return {
+            node: self._domains.get(node, "")
+            for node, features in self._up.items()
+            if feature in features and self.links.state(node).up
+        }
 
     # --- For the node -------------------------------------------------------------------------------------------------
 

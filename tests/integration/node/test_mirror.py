@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from gateway.app.cluster.mirror.gate import GatedConnection
-from gateway.core.types import SessionId
+from gateway.core.types import NodeRef, SessionId
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports import Backup
+from gateway.ports.peers import DOWN, LinkState, NoLink, TooLarge
 from tests.support.linked_nodes import LinkedNodes
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import Closed, RawClient
@@ -284,6 +285,73 @@ async def test_a_link_that_was_cut_has_the_backup_filled_anew(
         async with RawClient(n2.url) as again:
             back = await resumed(again, welcome["token"], received=received, oldest=2)
             assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
+async def test_a_link_that_is_gone_and_not_yet_told_of_does_not_hold_the_node_up(
+    mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos: a node that woke up chose a backup to which the link had broken, for ever in one turn."""
+    n1, n2, n3 = mirrored
+    links, mirror = n1.gateway.node.links, n1.gateway.node.mirror
+    assert links is not None
+    assert mirror is not None
+    async with RawClient(n3.url) as bob, RawClient(n1.url) as raw:
+        ask = await publisher(bob)
+        await subscribed(raw, "a/**")
+        await caught_up(n1)
+        down, refused = True, 0
+        state, send = links.links.state, links.links.send
+
+        def is_down(node: NodeRef) -> LinkState:
+            return DOWN if down and node == n2.gateway.me else state(node)
+
+        def refuse(to: NodeRef, kind: str, record: bytes) -> int:
+            nonlocal refused
+            if not down or to != n2.gateway.me:
+                return send(to, kind, record)
+            refused += 1
+            # Else the test would hang as the node did.
+            assert refused < 100, "it is tried again and again, and nothing else gets its turn"
+            raise NoLink("it has broken")
+
+        monkeypatch.setattr(links.links, "state", is_down)
+        monkeypatch.setattr(links.links, "send", refuse)
+        await ask.publish("a/x", 1)
+        await raw.expect("update")
+        await eventually(lambda: mirror.backup is None)
+        await ask.publish("a/x", 2)
+        await raw.expect("update")
+        assert refused <= 2
+        down = False
+        await caught_up(n1)
+
+
+async def test_a_frame_that_no_link_takes_does_not_hold_the_node_up(
+    mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n1, _, n3 = mirrored
+    links, mirror = n1.gateway.node.links, n1.gateway.node.mirror
+    assert links is not None
+    assert mirror is not None
+    async with RawClient(n3.url) as bob, RawClient(n1.url) as raw:
+        ask = await publisher(bob)
+        await subscribed(raw, "a/**")
+        await caught_up(n1)
+        refused = 0
+
+        def refuse(to: NodeRef, kind: str, record: bytes) -> int:
+            nonlocal refused
+            refused += 1
+            assert refused < 100, "it is tried again and again, and nothing else gets its turn"
+            raise TooLarge("it is too large")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(links.links, "send", refuse)
+            for number in range(3):
+                await ask.publish("a/x", number)
+                await raw.expect("update")
+            assert 1 <= refused <= 2
+        await caught_up(n1)
 
 
 # --- Output that waits for the backup ---------------------------------------------------------------------------------

@@ -347,6 +347,8 @@ class MirrorSource:
             try:
                 self._links.links.send(backup, MIRROR, frame)
             except NoLink as error:
+                # Not at once, or a link that takes nothing would be tried again for ever in this very turn.
+                self._not_before = now + PACE
                 self._give_up(str(error))
                 return
             size = len(frame)
