@@ -109,6 +109,7 @@ class Node:
         me: as given.
         sessions: the sessions held here.
         authorisation: what they may do.
+        taker: asks other nodes for sessions that come here.
         connections: the connections that are open.
         connection_limiter: decides who may connect.
         revocations: who is refused, and how to refuse more.
@@ -232,6 +233,7 @@ class Node:
             clock=clock,
             metrics=metrics,
         )
+        self.taker = SessionTaker(context, self.links, self.sessions, self.holder)
         self.connections = Connections(
             context,
             store=self._store,
@@ -244,7 +246,7 @@ class Node:
             enforcement=self.enforcement,
             grid_recovery=self._grid_recovery,
             handshake_limiter=self._handshake_limiter,
-            taker=SessionTaker(context, self.links, self.sessions, self.holder),
+            taker=self.taker,
             links=self.links,
             mirror=self.mirror,
             draining=lambda: self.draining,

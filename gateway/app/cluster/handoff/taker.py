@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
@@ -36,6 +37,13 @@ BACKUPS_KNOWN: Final = 0.5
 BACKUPS_REMEMBERED: Final = 1000
 """Nodes of which that is remembered, at most."""
 
+LINK_SECONDS: Final = 0.5
+"""Seconds for which clients wait together until there is a link to the node that has copies. One that has just started
+may have none yet, and is the one that a load balancer sends most clients to."""
+
+LINK_AGAIN: Final = 5.0
+"""Seconds until clients wait once more for a link to a node to which there was none."""
+
 SILENCE_SECONDS: Final = 1.0
 """Seconds since another node was heard, after which it is not asked: two heartbeats, so that it hangs or is cut off."""
 
@@ -61,6 +69,12 @@ class SessionTaker:
         self._links = links
         self._sessions = sessions
         self._holder = holder
+        self._linked = asyncio.Event()
+        """Set whenever a link comes or goes."""
+        self._given_up: dict[NodeRef, float] = {}
+        """When waiting for a link to a node ends, or has ended."""
+        if links is not None:
+            links.on_change(lambda _: self._linked.set())
         self._backups: dict[NodeRef, tuple[float, NodeRef | None]] = {}
         """Who has copies of a node's sessions, and when the grid was asked."""
 
@@ -137,6 +151,8 @@ class SessionTaker:
         Returns:
             As ``take``.
         """
+        for node in backups:
+            await self._wait_for_link(node)
         until = self._clock.monotonic() + TAKE_SECONDS
         for node in backups:
             given = await self._ask(node, session, until, mirror_catalogue.MIRROR_TAKES)
@@ -149,6 +165,22 @@ class SessionTaker:
                     self._holder.taken(session.ownership)
                 return Cuts(given.cuts, given.unfinished)
         return None
+
+    async def _wait_for_link(self, node: NodeRef) -> None:
+        """Wait until there is a link to a node, for as long as all who need it wait together."""
+        if self._links is None or node == self._me:
+            return
+        now = self._clock.monotonic()
+        until = self._given_up.get(node, -inf)
+        if until + LINK_AGAIN < now:
+            if len(self._given_up) > BACKUPS_REMEMBERED:
+                self._given_up.clear()
+            until = self._given_up[node] = now + LINK_SECONDS
+        while not self._links.state(node).up and (left := until - self._clock.monotonic()) > 0:
+            self._linked.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._linked.wait()
 
     # --- Both ---------------------------------------------------------------------------------------------------------
 
