@@ -140,7 +140,7 @@ export class Live extends EventTarget {
   #node({ value, snapshot, removed }) {
     if (removed) return;
     const before = this.nodes.get(value.node);
-    if (before?.incarnation === value.incarnation && value.at > before.at) {
+    if (before !== undefined && before.incarnation === value.incarnation && value.at > before.at) {
       this.rates.set(value.node, Math.max(0, ((value.updates ?? 0) - (before.updates ?? 0)) / (value.at - before.at)));
     }
     this.nodes.set(value.node, value);
