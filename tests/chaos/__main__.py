@@ -18,8 +18,9 @@ from gateway.local.processes import ProcessFailed
 from tests.chaos.deadlines import Stuck
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import possible, summary_table
+from tests.chaos.mirrors import MIRRORS
 from tests.chaos.pages import require_browser, strike_pages
-from tests.chaos.plan import MIRRORS, Plan, PlanUnreadable, draw
+from tests.chaos.plan import Plan, PlanUnreadable, draw
 from tests.chaos.report import report
 from tests.chaos.run import strike
 from tests.support.browser import BrowserMissing

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Final, Self
 
 from tests.chaos.faults.fault import NODES, Fault
+from tests.chaos.mirrors import MIRRORS, OFF, mirror_of
 
 FIRST: Final = 4.0
 """Seconds before the first fault: everybody has subscribed by then."""
@@ -24,17 +25,6 @@ GAP: Final = 2.5
 
 _ROUNDED: Final = 2
 """Decimals of seconds, so that a plan can be read and shortened by hand."""
-
-
-OFF: Final = "off"
-ASYNC: Final = "async"
-MIRRORS: Final = (OFF, ASYNC)
-"""Whether nodes have backups: none, or one that they do not wait for."""
-
-
-def mirror_of(seed: int) -> str:
-    """Tell what a seed decides of backups: every other one has some."""
-    return MIRRORS[seed % len(MIRRORS)]
 
 
 class PlanUnreadable(Exception):

@@ -28,8 +28,9 @@ from tests.chaos.load.application import Application, Listener, Publisher, SlowR
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
 from tests.chaos.load.witness import Witness
+from tests.chaos.mirrors import SYNC
 from tests.chaos.outcome import Outcome, Struck
-from tests.chaos.plan import OFF, Plan, Step
+from tests.chaos.plan import Plan, Step
 from tests.chaos.reader import AWAY, UNREADABLE, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
 from tests.chaos.waiting import Waiting
@@ -117,6 +118,7 @@ class Run:
         self._began = time.monotonic()
         self._epoch = time.time()
         self.account = Account()
+        self.account.recoveries.copied = plan.mirror == SYNC
         self._reader = Reader(target.stack.grid_url)
         self._crowd = Crowd(
             url or target.links.url, self.account, self.now, WINDOW, self._excused, self._has_replaced, plan.seed
@@ -483,7 +485,8 @@ class Run:
             f"and {self._outcome.folded} folded by {sum(each.folds.marks for each in updates)} marks; "
             f"{sum(each.holes for each in updates)} holes declared by notices",
             "recoveries": ", ".join(f"{count} {outcome}" for outcome, count in sorted(account.outcomes.items())),
-            "demanded": f"{account.recoveries.handoffs} times nothing lost, {account.recoveries.replays} replays",
+            "demanded": f"{account.recoveries.handoffs} times nothing lost, {account.recoveries.copies} copies, "
+            f"{account.recoveries.replays} replays",
             "generations": " ".join(str(number) for _, number in account.generations),
             **({"replicas took over": str(self._replaced)} if self._target.kind != "single" else {}),
             "most clients of a Redis": str(max(self._connections.values(), default=0)),
@@ -543,8 +546,8 @@ async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
     linked, parted = grid_links.unavailable in needs, node_links.unavailable in needs
     judged: tuple[Outcome, float] | None = None
     try:
-        parts = {"clocked": clocked, "linked": linked, "parted": parted, "backups": plan.mirror != OFF}
-        async with running(plan.grid, folder, **parts) as target:
+        parts = {"clocked": clocked, "linked": linked, "parted": parted}
+        async with running(plan.grid, folder, mirror=plan.mirror, **parts) as target:
             run = Run(plan, target, tell)
             judged = await run.run(), run.now()
     except Stuck as stuck:

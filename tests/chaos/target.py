@@ -21,6 +21,7 @@ from tests.chaos.account.clock import Off
 from tests.chaos.account.forgotten import NOTHING, Forgotten
 from tests.chaos.deadlines import Stuck, bounded
 from tests.chaos.grid_links import GridLinks, grid_links
+from tests.chaos.mirrors import OFF
 from tests.chaos.node_links import NodeLinks, node_links
 from tests.chaos.replicated import ReplicatedGrid, replicated_grid
 from tests.support import preloaded
@@ -396,7 +397,7 @@ async def running(
     clocked: bool = False,
     linked: bool = False,
     parted: bool = False,
-    backups: bool = False,
+    mirror: str = OFF,
 ) -> AsyncIterator[Target]:
     """Start a cluster on a grid of a kind, and stop it at the end.
 
@@ -406,7 +407,7 @@ async def running(
         clocked: whether Redis gets a clock that can be set; it looks into a file then whenever it needs the time.
         linked: whether nodes reach a grid with replicas through proxies; they always do with one Redis.
         parted: whether nodes reach each other through proxies.
-        backups: whether each node has another one that keeps copies of its sessions.
+        mirror: whether each node has another one that keeps copies of its sessions, and whether it waits for that.
 
     Raises:
         Stuck: it did not stop in time.
@@ -421,7 +422,7 @@ async def running(
         if replicated is not None and linked:
             links = await exits.enter_async_context(grid_links(NODES, replicated.ports))
         between = await exits.enter_async_context(node_links(NODES)) if parted else None
-        settings = SETTINGS | ({"backup": "auto"} if backups else {})
+        settings = SETTINGS | ({} if mirror == OFF else {"backup": "auto", "mirror": mirror})
         if between is not None:
             settings["link"] = between.address
         led = [each.environment() for each in (links, between) if each is not None]

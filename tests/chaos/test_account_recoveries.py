@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tests.chaos import waiting
-from tests.chaos.account.recoveries import AFTER, BUSY, GRID, NODE, PARTED, Recoveries, Recovery, Trouble
+from tests.chaos.account.recoveries import AFTER, BUSY, GRID, NODE, PARTED, PLANNED, Recoveries, Recovery, Trouble
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.histories import promises
 
@@ -76,6 +76,41 @@ def test_who_has_no_subscription_and_who_has_just_begun_one_need_no_replay() -> 
     assert promises(judged(back(), DIED, subscribed=96.0).violations) == ["P13"]
 
 
+KILLED = Trouble(100.5, 103.0, NODE, "n1")
+
+
+@pytest.mark.parametrize(
+    ("recovery", "troubles", "opened", "demanded"),
+    [
+        pytest.param(back("mirrored", reason=""), [KILLED], 80.0, 1, id="from the copy"),
+        pytest.param(back(replayed=True), [KILLED], 80.0, 1, id="not from the copy"),
+        pytest.param(back(replayed=True), [KILLED], 97.0, 0, id="it had just come to its node"),
+        pytest.param(back(reason="gap", replayed=True), [KILLED], 80.0, 0, id="its buffer was too short"),
+        pytest.param(back(replayed=True), [KILLED, Trouble(91.0, 92.0, PLANNED)], 80.0, 0, id="a restart before"),
+        pytest.param(back(replayed=True), [KILLED, Trouble(80.0, 90.0, PLANNED)], 79.0, 1, id="a restart long before"),
+        pytest.param(back(replayed=True), [KILLED, Trouble(95.0, 96.0, PARTED)], 80.0, 0, id="nodes were parted"),
+        pytest.param(back(replayed=True), [KILLED, Trouble(101.0, 104.0, NODE, "n3")], 80.0, 0, id="both died"),
+        pytest.param(back(replayed=True), [KILLED, Trouble(99.0, 99.5, BUSY, "n3")], 80.0, 0, id="a node had to wait"),
+        pytest.param(back(), [KILLED, Trouble(99.0, 99.5, GRID)], 80.0, 0, id="the grid was hurt"),
+    ],
+)
+def test_a_copy_is_demanded_where_output_waits_for_it(
+    recovery: Recovery, troubles: list[Trouble], opened: float, demanded: int
+) -> None:
+    account = Recoveries()
+    account.copied = True
+    account.all.append(recovery)
+    account.troubles += troubles
+    account.judge({"s": [1.0]}, opened={"s": opened})
+    missing = demanded and recovery.outcome != "mirrored"
+    assert (account.copies, promises(account.violations)) == (demanded, ["P12"] if missing else [])
+    account = Recoveries()
+    account.all.append(recovery)
+    account.troubles += troubles
+    account.judge({}, opened={"s": opened})
+    assert (account.copies, account.violations) == (0, []), "nothing is demanded of copies that may lack something"
+
+
 def test_what_was_demanded_is_counted() -> None:
     both = judged(back("handed_over", reason="")), judged(back(replayed=True), DIED)
     assert [(each.handoffs, each.replays) for each in both] == [(1, 0), (0, 1)]
@@ -85,8 +120,8 @@ def test_what_was_demanded_is_counted() -> None:
     ("name", "parameters", "expected"),
     [
         ("node-killed", {"node": "n1"}, {(NODE, "n1")}),
-        ("node-drained", {"node": "n1"}, set()),
-        ("nodes-restarted", {}, set()),
+        ("node-drained", {"node": "n1"}, {(PLANNED, "")}),
+        ("nodes-restarted", {}, {(PLANNED, "")}),
         ("sessions-moved", {"to": "n1", "sessions": 1}, set()),
         ("node-link-cut", {"link": "n1-n2", "ways": ["up"]}, {(PARTED, "")}),
         ("link-cut", {"link": "n1", "ways": ["up"]}, set()),

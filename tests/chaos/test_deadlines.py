@@ -118,9 +118,7 @@ async def test_the_verdict_of_a_run_outlives_a_cluster_that_does_not_stop(
             return 7.0
 
     @asynccontextmanager
-    async def never_stopping(
-        *_: object, clocked: bool, linked: bool, parted: bool, backups: bool
-    ) -> AsyncIterator[None]:
+    async def never_stopping(*_: object, clocked: bool, linked: bool, parted: bool, mirror: str) -> AsyncIterator[None]:
         yield
         raise Stuck("it hangs")
 

@@ -91,7 +91,7 @@ def test_a_plan_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_every_other_seed_has_backups_unless_it_is_said(tmp_path: Path) -> None:
     plans = [draw(seed=seed, grid="single", seconds=20, faults=ALL) for seed in range(4)]
-    assert [plan.mirror for plan in plans] == ["off", "async", "off", "async"]
+    assert [plan.mirror for plan in plans] == ["off", "async", "off", "sync"]
     said = draw(seed=1, grid="single", seconds=20, faults=ALL, mirror="off")
     assert (said.mirror, said.steps) == ("off", plans[1].steps)
     assert "--mirror off" in command_line(said)

@@ -12,7 +12,7 @@ import redis.asyncio as redis
 
 from gateway.adapters.redis.keys import Keys
 from gateway.core.client.promises import users
-from gateway.core.topics.topics import topic_partition
+from gateway.core.topics.topics import SYSTEM_SIGN, topic_partition
 from gateway.core.types import SessionId, TopicPath
 from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
 from tests.support.redis_cluster import ClusterClient
@@ -120,12 +120,12 @@ class GridReader:
         )
 
     async def values(self) -> dict[str, tuple[int, int]]:
-        """Read the value and version of every topic."""
+        """Read the value and version of every topic of clients."""
         found: dict[str, tuple[int, int]] = {}
         for key in self._keys.values:
             for topic, stored in (await self._redis.hgetall(key)).items():
-                if not topic:
-                    continue  # what the partition holds, in bytes, and the version that removals have reached
+                if not _is_of_clients(topic):
+                    continue
                 version, _, value = stored.split(" ", 2)
                 found[topic] = (int(value), int(version))
         return found
@@ -152,7 +152,7 @@ class GridReader:
         for number, fields in await self._redis.xrange(self._keys.stream[partition]):
             event = f"{partition}-{fields.pop('event', number)}"
             for topic, stored in fields.items():
-                if topic:
+                if _is_of_clients(topic):
                     version, _, value = stored.partition(" ")
                     found.setdefault(topic, []).append(LogEntry(event, int(version), int(value)))
         return found
@@ -170,6 +170,11 @@ class GridReader:
         """Tell how often each command has run since the start, scripts and what they call alike."""
         stats: dict[str, dict[str, int]] = await self._redis.info("commandstats")
         return Counter({name.removeprefix("cmdstat_"): values["calls"] for name, values in stats.items()})
+
+
+def _is_of_clients(topic: str) -> bool:
+    """Tell topics from what nodes tell of themselves, and from what partitions hold of themselves, without a name."""
+    return bool(topic) and not topic.startswith(SYSTEM_SIGN)
 
 
 def _reader_of(place: GridPlace) -> Any:

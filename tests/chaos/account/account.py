@@ -119,7 +119,8 @@ class Account:
             updates.finish(self.publishes.may_be_repeated, self.sessions.losses)
         self.sessions.judge_ends(self.publishes.forgotten)
         self.sessions.judge_deaths(self.node_ends, self.publishes.forgotten)
-        self.recoveries.judge(dict(self._subscribed), self._grid_troubles())
+        opened = {life.id: life.opened for life in self.sessions.lives.values()}
+        self.recoveries.judge(self._subscribed, self._grid_troubles(), opened)
         self.publishes.judge_receipts()
         lost = []
         for snapshot in self.snapshots:

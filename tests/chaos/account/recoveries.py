@@ -3,6 +3,8 @@
 ```text
 meanwhile                                          a recovery is
 nothing but planned stops, and links of clients    reattached or handed_over
+a node died or stood still, output waited for its  mirrored, if all else was well: its backup is another node that
+  backup (mirror sync)                             lives, is linked, and has had the time to be filled
 a node died, stood still, or was parted            any rung; failed_over is replayed
 the grid was hurt, or the machine was busy         any rung
 ```
@@ -13,7 +15,7 @@ processor. Where a buffer was too short (``gap``), numbers cannot go on, and a r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,10 +33,14 @@ DECIDED: Final = 1.0
 SUBSCRIBED: Final = 3.0
 """Seconds before the last word of its node in which a subscription may lack its values, and a client a position."""
 
+FILLED: Final = 4.0
+"""Seconds, besides, in which a backup is chosen and has copies of the few sessions there are."""
+
 GRID: Final = "grid"
 NODE: Final = "node"
 PARTED: Final = "node-link"
 BUSY: Final = "busy"
+PLANNED: Final = "planned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Trouble:
     Attributes:
         began: in seconds since the beginning of the run.
         ended: likewise.
-        kind: ``GRID``, ``NODE``, ``PARTED`` or ``BUSY``.
+        kind: ``GRID``, ``NODE``, ``PARTED``, ``BUSY``; or ``PLANNED``, which excuses only that there is no copy.
         node: which node stood still, died, or had to wait; empty for other kinds.
     """
 
@@ -103,7 +109,9 @@ class Recoveries:
     Attributes:
         all: in the order in which they came.
         troubles: see there.
-        handoffs: how many had to be ``KEPT``.
+        copied: whether output waits for a backup, so that copies lack nothing.
+        handoffs: how many had to be ``KEPT``, as two nodes lived.
+        copies: how many had to be, as a backup had a copy.
         replays: how many had to be replayed, if not ``KEPT``.
         violations: found by ``judge``.
     """
@@ -111,24 +119,51 @@ class Recoveries:
     def __init__(self) -> None:
         self.all: list[Recovery] = []
         self.troubles: list[Trouble] = []
+        self.copied = False
         self.handoffs = 0
+        self.copies = 0
         self.replays = 0
         self.violations: list[Violation] = []
 
-    def judge(self, subscribed: dict[str, Sequence[float]], more: Iterable[Trouble] = ()) -> None:
+    def judge(
+        self,
+        subscribed: Mapping[str, Sequence[float]],
+        more: Iterable[Trouble] = (),
+        opened: Mapping[str, float] | None = None,
+    ) -> None:
         """Judge all of them, once.
 
         Args:
             subscribed: by session, when its subscriptions began; who has none misses nothing.
             more: troubles that others have noted.
+            opened: when each session was.
         """
         troubles = [*self.troubles, *more]
+        served = dict(opened or {})
         for each in self.all:
+            if self.copied and self._has_copy(each, served.get(each.session, each.heard), troubles):
+                self.copies += 1
+                if each.outcome not in KEPT:
+                    self._violated("P12", each, "its node died, another one had a copy of all, and it was not used")
+            served[each.session] = each.at
             near = [trouble for trouble in troubles if trouble.touches(each)]
             self._judge(each, subscribed.get(each.session, ()), near)
 
+    @staticmethod
+    def _has_copy(recovery: Recovery, served: float, troubles: Sequence[Trouble]) -> bool:
+        """Tell whether the backup of the node that served a session since a time must have had a copy of it."""
+        if recovery.reason == "gap":
+            return False
+        near = [each for each in troubles if each.began <= recovery.at and each.ended >= served]
+        died = [each for each in near if each.kind == NODE and each.node == recovery.former]
+        if len(died) != 1 or not served + FILLED <= died[0].began <= recovery.heard + AFTER:
+            return False
+        settled = died[0].began - AFTER - FILLED
+        others = (each for each in troubles if each is not died[0])
+        return not any(each.began <= recovery.at and each.ended >= settled for each in others)
+
     def _judge(self, recovery: Recovery, subscribed: Sequence[float], troubles: Sequence[Trouble]) -> None:
-        kinds = {trouble.kind for trouble in troubles}
+        kinds = {trouble.kind for trouble in troubles} - {PLANNED}
         if kinds & {GRID, BUSY}:
             return
         if not kinds and recovery.reason != "gap":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from tests.chaos.account.recoveries import GRID, NODE, PARTED, Trouble
+from tests.chaos.account.recoveries import GRID, NODE, PARTED, PLANNED, Trouble
 from tests.chaos.deadlines import Stuck, ended
 from tests.chaos.target import NODES, Target
 
@@ -63,7 +63,9 @@ class Fault:
             ended: likewise.
         """
         found: list[Trouble] = []
-        for claim in () if self.planned else self.claims(parameters):
+        if self.planned:
+            return [Trouble(began, ended, PLANNED)]
+        for claim in self.claims(parameters):
             kind, _, node = claim.partition(":")
             if kind in {"grid", "grid-link"}:
                 found.append(Trouble(began, ended, GRID))
