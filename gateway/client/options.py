@@ -10,7 +10,7 @@ from typing import Final
 
 import gateway
 from gateway.client.credential_source import CredentialsSource
-from gateway.core.client.options import SUPPORTS_QUEUES, ClientOptions
+from gateway.core.client.options import ClientOptions
 
 CLOSE_TIMEOUT: Final = 5.0
 """Seconds ``close`` waits until a node has confirmed that the session is ended."""
@@ -49,7 +49,6 @@ class Options(ClientOptions):
 
     Attributes:
         client: see ``ClientOptions``.
-        supports: likewise; this shell takes messages of queues.
         credentials: makes fresh proofs in the place of one for good, or None.
         request_timeout: seconds that a request may take if its caller gives no time, or None for no limit.
         ssl: for ``wss`` URLs; None for the system's trust store.
@@ -57,7 +56,6 @@ class Options(ClientOptions):
     """
 
     client: str = CLIENT_NAME
-    supports: frozenset[str] = SUPPORTS_QUEUES
     credentials: CredentialsSource | None = field(default=None, repr=False)
     request_timeout: float | None = None
     ssl: SSLContext | None = None

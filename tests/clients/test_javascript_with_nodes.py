@@ -14,6 +14,9 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
+from gateway.core.destinations.destination import Destination, Origin
+from gateway.core.destinations.limits import QueueLimits
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.wire.packets import GoAway
 from gateway.local.proxy import FaultProxy, Way
 from tests.clients.driver import CLIENT, Driver, Refused, node_environment
@@ -76,6 +79,33 @@ async def test_nothing_is_lost_or_doubled_while_connections_are_cut(setting: Set
     assert all(each["lost"] == 0 for each in recoveries)
     assert (await client.do("close"))["state"] == "closed"
     assert not [each for each in setting.one.gateway.node.sessions if each.principal == "alice"]
+
+
+@pytest.mark.promise("P15")
+async def test_messages_are_settled_once_while_connections_are_cut_and_nodes_change(
+    setting: Setting,
+) -> None:
+    client, queue, count = setting.client, "jobs/render", 60
+    await setting.one.gateway.node.destinations.set(
+        Destination(selector=parse_selector(queue), limits=QueueLimits(), origin=Origin.ADMINISTRATOR)
+    )
+    await eventually(lambda: setting.two.gateway.node.destinations.table.has_queues)
+    await setting.connect()
+    await client.do("consume", queue=queue, options={"ack": "each", "credit": 8}, pause=5)
+    async with connect(setting.two.url, principal="bob") as bob:
+        for number in range(count):
+            await bob.send(queue, number, headers={"n": str(number)})
+            if not number % 20:
+                setting.first.cut()
+                setting.second.cut()
+    assert (await client.do("send", queue=queue, value="mine"))["messageId"] > count
+    messages, accepted = client.events["message"], client.events["accepted"]
+    await eventually(lambda: len(accepted) == count + 1)
+    assert sorted(map(str, accepted)) == sorted(map(str, [*range(count), "mine"])), "each once"
+    fresh = [each["value"] for each in messages if not each["redelivered"]]
+    assert len(fresh) == len(set(fresh))
+    assert next(each["headers"] for each in messages if each["value"] == 5) == {"n": "5"}
+    assert (await client.do("close"))["state"] == "closed"
 
 
 async def test_a_publish_whose_answer_is_lost_with_its_node_is_executed_once(setting: Setting) -> None:

@@ -49,7 +49,7 @@ export const Outcome = Object.freeze({
 });
 
 /** What this client understands beyond the first version of the protocol; told in every hello and resume (protocol 4.1). */
-export const SUPPORTS = Object.freeze(["handed_over", "mirrored", "replay"]);
+export const SUPPORTS = Object.freeze(["handed_over", "mirrored", "replay", "queues"]);
 
 /** Whether packet numbers go on over a welcome; what a client acts by, whatever the outcome is called (protocol 4.3). */
 export const Numbering = Object.freeze({ KEPT: "kept", RESTARTED: "restarted" });

@@ -199,7 +199,8 @@ export function obstacle(ask, fields, { message_bytes: message, value_bytes: val
   if (3 * fields.length + PACKET_OVERHEAD <= Math.min(message, value)) return null;
   const size = byteLength(fields) + PACKET_OVERHEAD;
   switch (ask.type) {
-    case "publish": {
+    case "publish":
+    case "send": {
       const bytes = byteLength(ask.text);
       const most = Math.min(value, message - (size - bytes));
       return bytes > most ? new ValueTooLarge(`the value has ${bytes} bytes of JSON; the node accepts ${most}`) : null;

@@ -16,6 +16,7 @@
  * └── RequestRefused              one request was refused, nothing else is harmed; .code
  *     ├── InvalidTopic, InvalidSelector, InvalidProperties, InvalidValue
  *     ├── ValueTooLarge, TooManySelections, Forbidden
+ *     ├── NoSuchQueue, QueueFull, NotHeld
  *     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
  * ```
  *
@@ -182,6 +183,30 @@ export class Forbidden extends RequestRefused {
   }
 }
 
+/** Nobody has declared a queue of this path. */
+export class NoSuchQueue extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "no_such_queue");
+  }
+}
+
+/** The queue has no room; the message was not sent. Send it again later, as a new one. */
+export class QueueFull extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "queue_full");
+  }
+}
+
+/** The session does not hold a message any more: it was settled, or was taken back and may be another's. */
+export class NotHeld extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "not_held");
+  }
+}
+
 /** The node failed on the request; its log has the reason. The request may have been executed nevertheless. */
 export class RequestFailed extends RequestRefused {
   /** @param {string} message */
@@ -199,6 +224,9 @@ const REFUSALS = new Map([
   ["value_too_large", ValueTooLarge],
   ["too_many_selections", TooManySelections],
   ["forbidden", Forbidden],
+  ["no_such_queue", NoSuchQueue],
+  ["queue_full", QueueFull],
+  ["not_held", NotHeld],
   ["internal", RequestFailed],
 ]);
 

@@ -19,7 +19,9 @@
  * @typedef {import("./connect.js").ConnectOptions} ConnectOptions
  * @typedef {import("./packets.js").JsonValue} JsonValue
  * @typedef {import("./sender.js").CallOptions} CallOptions
+ * @typedef {import("./consumers.js").Ack} Ack
  * @typedef {import("./session.js").Receipt} Receipt
+ * @typedef {import("./session.js").SendReceipt} SendReceipt
  * @typedef {import("./streams.js").StreamOptions} StreamOptions
  * @typedef {import("./streams.js").Update} Update
  * @typedef {import("./supervisor.js").Notice} Notice
@@ -36,6 +38,9 @@ export {
   InvalidSelector,
   InvalidTopic,
   InvalidValue,
+  NoSuchQueue,
+  NotHeld,
+  QueueFull,
   RequestFailed,
   RequestRefused,
   RequestTimedOut,
@@ -50,6 +55,7 @@ export {
   ValueTooLarge,
 } from "./errors.js";
 export { connect } from "./connect.js";
+export { Message, MessageConsumer } from "./consumers.js";
 export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";
 export { VERSION } from "./version.js";

@@ -75,16 +75,28 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number} folded
  * @property {JsonValue} value
  *
+ * @typedef {object} MessageBody - See protocol 13.3.
+ * @property {"message"} type
+ * @property {string} queue
+ * @property {number} message
+ * @property {number} delivery
+ * @property {number} sent
+ * @property {number} deliveries
+ * @property {boolean} redelivered
+ * @property {Record<string, string>} headers
+ * @property {JsonValue} value
+ *
  * @typedef {object} ReplyBody - See protocol 5.2.2.
  * @property {"reply"} type
  * @property {number} request
  * @property {number | null} version
  * @property {string | null} event
+ * @property {number | null} sent
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
  *
  * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[],
  *   partitions: number[] | null, positions: Record<string, string>, request: number | null}} NoticeBody
- * @typedef {UpdateBody | ReplyBody | NoticeBody} SessionBody
+ * @typedef {UpdateBody | MessageBody | ReplyBody | NoticeBody} SessionBody
  * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
  * @typedef {Welcome | Ack | Ping | GoAway | Bye | ErrorPacket | SessionPacket} Packet
  */
@@ -173,12 +185,30 @@ const BODIES = new Map(
       },
     ],
     [
+      "message",
+      (packet) => {
+        if (packet.value === undefined) throw bad(packet, "'value' is missing");
+        return {
+          type: "message",
+          queue: text(packet, "queue"),
+          message: count(packet, "message", 1),
+          delivery: count(packet, "delivery", 1),
+          sent: count(packet, "sent"),
+          deliveries: optional(packet, "deliveries", count) ?? 0,
+          redelivered: optional(packet, "redelivered", flag) ?? false,
+          headers: texts(packet, "headers"),
+          value: packet.value,
+        };
+      },
+    ],
+    [
       "reply",
       (packet) => ({
         type: "reply",
         request: count(packet, "request", 1),
         version: optional(packet, "version", count),
         event: optional(packet, "event", text),
+        sent: optional(packet, "sent", count),
         error: optional(packet, "error", (_, name) => {
           const error = object(packet, name);
           return { code: text(error, "code"), message: text(error, "message"), retryAfter: retryAfter(error) };

@@ -38,6 +38,10 @@ export const RETRY_MAXIMUM = 5;
  *   | {type: "unsubscribe", selector: string, keep?: string[]}
  *   | {type: "publish", topic: string, text: string}
  *   | {type: "properties", set: Record<string, string | null>}
+ *   | {type: "send", queue: string, text: string, headers?: Record<string, string>, delay?: number, expires?: number}
+ *   | {type: "consume", queue: string, credit: number, mode: "auto" | "each" | "none"}
+ *   | {type: "cancel", queue: string}
+ *   | {type: "settle", queue: string, as: "accept" | "reject" | "release", messages: [number, number][], delay?: number}
  *   | {type: "authenticate", secret: string, principal: string}} Ask
  *
  * @typedef {import("./packets.js").ReplyBody} Reply
@@ -45,12 +49,16 @@ export const RETRY_MAXIMUM = 5;
  */
 
 /**
- * Write the fields of a request, without braces; of a publish the value as it was when the application asked.
+ * Write the fields of a request, without braces; of a publish or send the value as it was when the application asked.
  *
  * @param {Ask} ask
  */
 function written(ask) {
   if (ask.type === "publish") return `"topic":${JSON.stringify(ask.topic)},"value":${ask.text}`;
+  if (ask.type === "send") {
+    const { type: _, text, ...others } = ask;
+    return `${JSON.stringify(others).slice(1, -1)},"value":${text}`;
+  }
   const { type, ...fields } = ask;
   return JSON.stringify(fields).slice(1, -1);
 }

@@ -5,8 +5,9 @@
  */
 
 import { checkCredential, checkProperties, encodeValue } from "./content.js";
+import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES } from "./consumers.js";
 import { checkSeconds, checkSignal } from "./environment.js";
-import { guarded } from "./errors.js";
+import { guarded, RequestRefused } from "./errors.js";
 import { checkTopic, parseSelector } from "./selectors.js";
 import { UpdateStream } from "./streams.js";
 
@@ -18,6 +19,9 @@ export const CLOSE_TIMEOUT = 5;
  *
  * @typedef {{eventId: string, version: number}} Receipt - A publish is in the grid. Empty and 0 if it had been executed
  *   before and its receipt is no longer kept.
+ *
+ * @typedef {{messageId: number}} SendReceipt - A message is in its queue. 0 if it had been sent before and nobody knows its
+ *   id any more.
  */
 
 /**
@@ -208,6 +212,53 @@ export class Session extends EventTarget {
     const ask = { type: /** @type {const} */ ("publish"), topic: checkTopic(topic), text: encodeValue(value) };
     const reply = await this.#supervisor.sender.request(ask, options);
     return { eventId: reply.event ?? "", version: reply.version ?? 0 };
+  }
+
+  // --- Queues -------------------------------------------------------------------------------------------------------
+
+  /**
+   * Put a message into a queue, exactly once however often the client has to ask.
+   *
+   * @param {string} queue - Its path, such as `jobs/render`; an administrator has declared it.
+   * @param {unknown} value - What JSON has a text for; taken as it is now.
+   * @param {CallOptions & {headers?: Record<string, string>, delay?: number, expires?: number}} [options] - Texts that
+   *   travel with it; seconds until somebody may be given it; seconds after which nobody is, instead of what the queue says.
+   * @returns {Promise<SendReceipt>} Once the message is in the grid.
+   */
+  async send(queue, value, { headers, delay, expires, ...options } = {}) {
+    for (const [name, seconds] of Object.entries({ delay, expires })) if (seconds !== undefined) checkSeconds(name, seconds);
+    this.#checkQueues();
+    const ask = { type: /** @type {const} */ ("send"), queue: checkTopic(queue), text: encodeValue(value) };
+    const others = {
+      ...(headers === undefined ? {} : { headers: { ...headers } }),
+      ...(delay === undefined ? {} : { delay }),
+      ...(expires === undefined ? {} : { expires }),
+    };
+    const reply = await this.#supervisor.sender.request({ ...ask, ...others }, options);
+    return { messageId: reply.sent ?? 0 };
+  }
+
+  /**
+   * Be given messages of a queue, of which each goes to one consumer.
+   *
+   * @param {string} queue - Its path.
+   * @param {CallOptions & {credit?: number, ack?: import("./consumers.js").Ack}} [options] - Messages that the session may
+   *   hold unsettled, 1000 at most; and how they are settled.
+   * @returns {Promise<import("./consumers.js").MessageConsumer>}
+   */
+  async consume(queue, { credit = DEFAULT_CREDIT, ack = "auto", ...options } = {}) {
+    if (!Number.isSafeInteger(credit) || credit < 1 || credit > MOST_CREDIT) {
+      throw new TypeError(`credit is a number of messages from 1 to ${MOST_CREDIT}, not ${String(credit)}`);
+    }
+    if (!["auto", "each", "client", "none"].includes(ack)) throw new TypeError(`ack is auto, each, client or none, not ${ack}`);
+    this.#checkQueues();
+    return this.#supervisor.consumers.consume(checkTopic(queue), { credit, ack }, options);
+  }
+
+  #checkQueues() {
+    const { node, supports } = this.#supervisor.welcome;
+    if (supports.includes(QUEUES)) return;
+    throw new RequestRefused(`node ${node} is of a release without queues`, "unknown_packet_type");
   }
 
   /**

@@ -13,7 +13,8 @@
  * @module
  */
 
-import { CloseCode, Numbering, numberingOf, SUPPORTS } from "./codes.js";
+import { CloseCode, Numbering, Outcome, SUPPORTS, numberingOf } from "./codes.js";
+import { Consumers, QUEUES } from "./consumers.js";
 import { Connection } from "./connection.js";
 import { PACKET_OVERHEAD } from "./content.js";
 import { EXPIRED, EXPIRING } from "./credentials.js";
@@ -154,6 +155,8 @@ export class Supervisor {
       send: (requests) => this.#submit(requests),
       declare: (notice) => this.#declare(notice),
     });
+    /** The queues that it consumes from. */
+    this.consumers = new Consumers((ask, options) => this.sender.request(ask, options));
     /** @type {History<Recovery>} */
     this.recoveries = new History();
     if (recovery !== null) this.recoveries.append(recovery);
@@ -208,8 +211,15 @@ export class Supervisor {
     // Whatever comes first proves to the node that the client holds the new token (protocol 4.3).
     this.#machine.sendLink({ type: "ack", received: this.#machine.received });
     if (this.#closing) this.#sayBye();
-    else this.sender.resume(welcome, numberingOf(welcome) === Numbering.RESTARTED);
+    else this.#goOn(welcome);
     return connection;
+  }
+
+  /** @param {Welcome} welcome */
+  #goOn(welcome) {
+    const restarted = numberingOf(welcome) === Numbering.RESTARTED;
+    this.sender.resume(welcome, restarted);
+    if (welcome.outcome !== Outcome.REATTACHED && welcome.supports.includes(QUEUES)) this.consumers.recovered(restarted);
   }
 
   /** @param {Ending} ending */
@@ -307,6 +317,7 @@ export class Supervisor {
     this.#keeper?.forget();
     this.sender.fail(this.ended);
     this.sender.streams.end(told);
+    this.consumers.end(told);
     this.recoveries.end(told);
     this.notices.end(told);
     this.#enter("closed");
@@ -469,6 +480,13 @@ export class Supervisor {
         this.sender.streams.dispatch({ topic, value, version, eventId, snapshot, removed, folded });
         break;
       }
+      case "message":
+        if (this.consumers.received(received)) {
+          // What is settled by acknowledgements makes room for more, and does not wait for their usual time.
+          this.#machine.sendLink({ type: "ack", received: this.#machine.received });
+          this.#connection?.wake();
+        }
+        break;
       case "reply":
         this.sender.answered(received);
         break;

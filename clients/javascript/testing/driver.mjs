@@ -40,6 +40,23 @@ const COMMANDS = {
     const settled = await Promise.allSettled(asks.map(({ topic, value }) => session.publish(topic, value)));
     return settled.map(({ value, reason }) => value ?? { error: reason.constructor.name, code: reason.code ?? null });
   },
+  send: ({ queue, value, options }) => session.send(queue, value, options),
+  // Accepts each message after so many milliseconds, and tells of both.
+  async consume({ queue, options, pause }) {
+    const consumer = await session.consume(queue, options);
+    void (async () => {
+      for await (const message of consumer) {
+        const { id, value, headers, redelivered } = message;
+        tell({ event: "message", detail: { id, value, headers, redelivered } });
+        setTimeout(() => {
+          message.accept().then(
+            () => tell({ event: "accepted", detail: value }),
+            (error) => tell({ event: "not accepted", detail: { value, error: error.constructor.name } }),
+          );
+        }, pause);
+      }
+    })();
+  },
   setProperties: ({ changes }) => session.setProperties(changes),
   async close() {
     await session.close();

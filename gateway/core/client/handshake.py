@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from gateway.core.client.credentials import Credentials
 from gateway.core.client.effects import Effect, FailedOver
 from gateway.core.client.endings import Ending
-from gateway.core.client.options import ClientOptions
+from gateway.core.client.options import SUPPORTS, ClientOptions
 from gateway.core.client.request_sender import RequestSender
 from gateway.core.client.request_table import PACKET_OVERHEAD
 from gateway.core.client.stream_parameters import parameters_of
@@ -98,7 +98,7 @@ class HelloRole:
             properties=dict(options.properties),
             client=options.client,
             window=options.window,
-            supports=options.supports,
+            supports=SUPPORTS,
         )
 
     def accept(self, welcome: Welcome, now: float) -> None:  # noqa: ARG002 - nothing goes on
@@ -124,7 +124,6 @@ class ResumeRole:
         credentials: what it was opened with, and goes on with.
         emit: takes effects.
         ack_packets: as in ``ClientOptions``.
-        supports: likewise.
 
     Attributes:
         welcome: the last one.
@@ -141,11 +140,9 @@ class ResumeRole:
         credentials: Credentials,
         emit: Callable[[Effect], None],
         *,
-        ack_packets: int | None,
-        supports: frozenset[str],
+        ack_packets: int | None = None,
     ) -> None:
         self.welcome = welcome
-        self._supports = supports
         self._ack_packets = ack_packets
         self.lost_at = 0.0
         self.resent = 0
@@ -193,7 +190,7 @@ class ResumeRole:
             principal=None if secret is None else self._credentials.principal,
             secret=secret,
             away=round((now - self.lost_at) * MILLISECONDS),
-            supports=self._supports,
+            supports=SUPPORTS,
             positions=positions,
             unfinished=unfinished,
         )

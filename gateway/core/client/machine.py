@@ -337,7 +337,6 @@ class ClientMachine(Attempts):
             self.credentials,
             self._emit,
             ack_packets=self._options.ack_packets,
-            supports=self._options.supports,
         )
         self._emit(Opened(welcome))
 

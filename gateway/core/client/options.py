@@ -31,12 +31,9 @@ FETCH_TIMEOUT: Final = 10.0
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds to wait for the answers to what was asked, before the client leaves a node that asked it to go away."""
 
-SUPPORTS: Final = frozenset({"handed_over", "mirrored", REPLAY})
+SUPPORTS: Final = frozenset({"handed_over", "mirrored", REPLAY, QUEUES})
 """What of later releases this client understands (protocol 4.1.1): outcomes, as it goes by their numbering alone, and
-the replay of what it missed, as it holds positions."""
-
-SUPPORTS_QUEUES: Final = SUPPORTS | {QUEUES}
-"""The same of a client whose shell takes messages of queues."""
+the replay of what it missed, as it holds positions, and messages of queues, which come to those that consume."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +53,6 @@ class ClientOptions:
         welcome_timeout: seconds to wait for its welcome.
         ack_packets: packets received after which an acknowledgement is sent alone, at the latest (protocol 5.3.2); None
             for the client's own number.
-        supports: what of later releases it says that it understands.
     """
 
     urls: tuple[str, ...]
@@ -70,4 +66,3 @@ class ClientOptions:
     attempt_timeout: float = ATTEMPT_TIMEOUT
     welcome_timeout: float = WELCOME_TIMEOUT
     ack_packets: int | None = None
-    supports: frozenset[str] = SUPPORTS

@@ -1,0 +1,347 @@
+/**
+ * Messages of queues: what `consume` returns, and what a session knows of the messages that it has (protocol 13).
+ *
+ * ```text
+ * message ── new? ── queue ── for await ── accept, reject, release
+ *              │
+ *              no: it came again after the session moved; once more, marked, if packet numbers began anew
+ * ```
+ *
+ * @module
+ */
+
+import { checkSeconds } from "./environment.js";
+import { NotHeld, RequestRefused } from "./errors.js";
+import { iterate } from "./iteration.js";
+
+/** The word of a server that knows queues (protocol 13.1). */
+export const QUEUES = "queues";
+
+/** Messages that a consumer may hold, unless it is told otherwise. */
+export const DEFAULT_CREDIT = 32;
+
+/** What a node grants at most. */
+export const MOST_CREDIT = 1000;
+
+/** Deliveries that are remembered though they are settled: four times what a session may hold. */
+const REMEMBERED = 4096;
+
+/** Times its credit that a consumer keeps for a reader that is slow, before it asks for no more. */
+const PAUSED_AT = 2;
+
+/**
+ * @typedef {import("./packets.js").MessageBody} MessageBody
+ * @typedef {import("./sender.js").CallOptions} CallOptions
+ * @typedef {"auto" | "each" | "client" | "none"} Ack - How messages are settled: when they have been received here; by
+ *   `accept`, `reject` or `release` of each; likewise, where `accept` includes all before; before they are sent.
+ * @typedef {"accept" | "reject" | "release"} Settlement
+ * @typedef {(ask: import("./requests.js").Ask, options?: CallOptions) => Promise<import("./requests.js").Reply>} Request
+ */
+
+/** A message of a queue. */
+export class Message {
+  #consumer;
+  #delivery;
+
+  /**
+   * @param {MessageBody} packet
+   * @param {MessageConsumer} consumer - That settles it.
+   */
+  constructor(packet, consumer) {
+    this.#consumer = consumer;
+    this.#delivery = packet.delivery;
+    /** Its queue. */
+    this.queue = packet.queue;
+    /** Identifies it in its queue, and rises. */
+    this.id = packet.message;
+    /** What was sent. */
+    this.value = packet.value;
+    /** Texts by name, as its sender gave them. */
+    this.headers = Object.freeze(packet.headers);
+    /** When it was sent, in milliseconds since 1970. */
+    this.sent = packet.sent;
+    /** How often it was delivered before, and failed for certain. */
+    this.deliveries = packet.deliveries;
+    /** Whether somebody may have received it before. */
+    this.redelivered = packet.redelivered;
+  }
+
+  /**
+   * Say that it is done; settles once the grid has forgotten it. There is nothing to be done with `auto` and `none`.
+   *
+   * @param {CallOptions} [options]
+   * @throws {NotHeld} The session does not hold it any more, and another consumer may have it.
+   */
+  async accept(options) {
+    await this.#consumer.settle(this.#delivery, "accept", options);
+  }
+
+  /**
+   * Make it a dead letter, which nobody is given.
+   *
+   * @param {CallOptions} [options]
+   */
+  async reject(options) {
+    await this.#consumer.settle(this.#delivery, "reject", options);
+  }
+
+  /**
+   * Give it back: it goes to its place in the queue, as a delivery that failed.
+   *
+   * @param {CallOptions & {delay?: number}} [options] - Seconds until somebody may be given it again.
+   */
+  async release({ delay = 0, ...options } = {}) {
+    checkSeconds("delay", delay);
+    await this.#consumer.settle(this.#delivery, "release", options, delay);
+  }
+}
+
+/** Messages of one queue; iterate over it with `for await`. It outlives connections and nodes as its session does. */
+export class MessageConsumer {
+  #request;
+  #over;
+  #ack;
+  /** @type {Message[]} */
+  #messages = [];
+  /** Ids of the messages that the application has to settle, by delivery, in order. @type {Map<number, number>} */
+  #unsettled = new Map();
+  /** Those of them that may come again, as packet numbers have begun anew. @type {Set<number>} */
+  #again = new Set();
+  /** Deliveries that were received and settle themselves. @type {Set<number>} */
+  #done = new Set();
+  #newest = 0;
+  #owed = 0;
+  #paused = false;
+  #closed = false;
+  /** @type {Error | null} */
+  #error = null;
+  /** @type {Set<() => void>} */
+  #readers = new Set();
+
+  /**
+   * @param {string} queue
+   * @param {{credit: number, ack: Ack, request: Request, over: (consumer: MessageConsumer) => void}} details
+   */
+  constructor(queue, { credit, ack, request, over }) {
+    /** The queue's path. */
+    this.queue = queue;
+    this.credit = credit;
+    this.#ack = ack;
+    this.#request = request;
+    this.#over = over;
+  }
+
+  /** Messages that wait to be read. */
+  get waiting() {
+    return this.#messages.length;
+  }
+
+  /** Whether no further message will come. */
+  get closed() {
+    return this.#closed;
+  }
+
+  get #isSettledHere() {
+    return this.#ack === "each" || this.#ack === "client";
+  }
+
+  /** What asks for it, at first and wherever the session goes on. */
+  get ask() {
+    const mode = this.#ack === "client" ? /** @type {const} */ ("each") : this.#ack;
+    const credit = this.#paused ? 0 : this.credit;
+    return { type: /** @type {const} */ ("consume"), queue: this.queue, credit, mode };
+  }
+
+  /**
+   * Consume no more; what is held goes back to its place.
+   *
+   * @param {CallOptions} [options]
+   */
+  async cancel(options) {
+    this.end(null);
+    this.#messages.length = 0;
+    await this.#request({ type: "cancel", queue: this.queue }, options);
+  }
+
+  /** @returns {AsyncIterableIterator<Message>} */
+  [Symbol.asyncIterator]() {
+    return iterate(
+      () => {
+        const message = this.#messages.shift();
+        if (message !== undefined) {
+          if (this.#paused && this.#messages.length <= this.credit / 2) this.#allow(true);
+          return { done: false, value: message };
+        }
+        if (!this.#closed) return null;
+        if (this.#error !== null) throw this.#error;
+        return { done: true, value: undefined };
+      },
+      (wake) => {
+        this.#readers.add(wake);
+        return () => this.#readers.delete(wake);
+      },
+    );
+  }
+
+  /**
+   * Settle a message; see `Message`.
+   *
+   * @param {number} delivery
+   * @param {Settlement} outcome
+   * @param {CallOptions} [options]
+   * @param {number} [delay]
+   */
+  async settle(delivery, outcome, options, delay = 0) {
+    if (!this.#isSettledHere) {
+      if (outcome === "accept") return;
+      throw new TypeError(`a consumer with ack "${this.#ack}" settles by itself; use "each" or "client"`);
+    }
+    if (!this.#unsettled.has(delivery)) throw new NotHeld("the message was settled already, or its consumer was cancelled");
+    const isForAll = this.#ack === "client" && outcome === "accept";
+    /** @type {[number, number][]} */
+    const messages = [];
+    for (const [each, id] of this.#unsettled) {
+      if (each === delivery || (isForAll && each < delivery)) messages.push([id, each]);
+    }
+    for (const [, each] of messages) {
+      this.#unsettled.delete(each);
+      this.#again.delete(each);
+    }
+    for (let start = 0; start < messages.length; start += MOST_CREDIT) {
+      const part = messages.slice(start, start + MOST_CREDIT);
+      const later = delay > 0 ? { delay } : {};
+      await this.#request({ type: "settle", queue: this.queue, as: outcome, messages: part, ...later }, options);
+    }
+  }
+
+  // --- For the session ----------------------------------------------------------------------------------------------
+
+  /**
+   * Take in a message, unless the application has it.
+   *
+   * @param {MessageBody} packet
+   * @returns {boolean} Whether an acknowledgement is due before its time: half of what it may hold waits for that.
+   */
+  received(packet) {
+    const { delivery } = packet;
+    const isKnown = delivery <= this.#newest;
+    this.#newest = Math.max(this.#newest, delivery);
+    if (!this.#isSettledHere) {
+      if (this.#done.has(delivery)) return false;
+      this.#done.add(delivery);
+      if (this.#done.size > REMEMBERED) {
+        for (const oldest of this.#done) {
+          this.#done.delete(oldest);
+          break;
+        }
+      }
+      this.#owed += 1;
+    } else if (this.#unsettled.has(delivery) && !this.#again.delete(delivery)) {
+      return false;
+    } else {
+      this.#unsettled.set(delivery, packet.message);
+    }
+    this.#messages.push(new Message({ ...packet, redelivered: packet.redelivered || isKnown }, this));
+    this.#wake();
+    if (this.#isSettledHere) return false;
+    if (!this.#paused && this.#messages.length >= PAUSED_AT * this.credit) this.#allow(false);
+    if (2 * this.#owed < this.credit) return false;
+    this.#owed = 0;
+    return true;
+  }
+
+  /** Packet numbers have begun anew: what the application has not settled comes again. */
+  restarted() {
+    this.#again = new Set(this.#unsettled.keys());
+  }
+
+  /** @param {Error | null} error - What the iteration ends with. */
+  end(error) {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#error = error;
+    this.#unsettled.clear();
+    this.#over(this);
+    this.#wake();
+  }
+
+  #wake() {
+    const readers = [...this.#readers];
+    this.#readers.clear();
+    for (const wake of readers) wake();
+  }
+
+  /** @param {boolean} more - Whether more may be sent, or no more for now: a slow reader does not make this process grow. */
+  #allow(more) {
+    this.#paused = !more;
+    this.#request(this.ask).catch(() => {});
+  }
+}
+
+/** The queues that a session consumes from. */
+export class Consumers {
+  /** @type {Map<string, MessageConsumer>} */
+  #consumers = new Map();
+  #request;
+
+  /** @param {Request} request - Asks something of the server. */
+  constructor(request) {
+    this.#request = request;
+  }
+
+  /**
+   * Consume from a queue; see `Session.consume`.
+   *
+   * @param {string} queue
+   * @param {{credit: number, ack: Ack}} details
+   * @param {CallOptions} options
+   * @returns {Promise<MessageConsumer>}
+   */
+  async consume(queue, details, options) {
+    if (this.#consumers.has(queue)) throw new TypeError(`the session consumes from ${queue} already; cancel that first`);
+    const over = (/** @type {MessageConsumer} */ each) => {
+      if (this.#consumers.get(queue) === each) this.#consumers.delete(queue);
+    };
+    const consumer = new MessageConsumer(queue, { ...details, request: this.#request, over });
+    // It listens before it asks, so that no message can come too early for it.
+    this.#consumers.set(queue, consumer);
+    try {
+      await this.#request(consumer.ask, options);
+    } catch (error) {
+      consumer.end(null);
+      // Who gave up before the answer may consume all the same.
+      if (!(error instanceof RequestRefused)) this.#request({ type: "cancel", queue }).catch(() => {});
+      throw error;
+    }
+    return consumer;
+  }
+
+  /**
+   * Take in a message.
+   *
+   * @param {MessageBody} packet
+   * @returns {boolean} See `MessageConsumer.received`.
+   */
+  received(packet) {
+    return this.#consumers.get(packet.queue)?.received(packet) ?? false;
+  }
+
+  /**
+   * The session goes on elsewhere: ask for what it holds.
+   *
+   * @param {boolean} restarted - Whether packet numbers have begun anew.
+   */
+  recovered(restarted) {
+    for (const consumer of [...this.#consumers.values()]) {
+      if (restarted) consumer.restarted();
+      this.#request(consumer.ask).catch((error) => {
+        if (error instanceof RequestRefused) consumer.end(error);
+      });
+    }
+  }
+
+  /** @param {Error | null} error */
+  end(error) {
+    for (const consumer of [...this.#consumers.values()]) consumer.end(error);
+  }
+}

@@ -1,0 +1,108 @@
+/** Messages of queues: none is passed on twice, and what is asked of the server for them. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Consumers } from "../src/consumers.js";
+import { NotHeld, RequestRefused } from "../src/errors.js";
+
+const QUEUE = "jobs/render";
+
+/** A message as a server sends it. */
+function message(delivery, { value = delivery, redelivered = false } = {}) {
+  return { type: "message", queue: QUEUE, message: 100 + delivery, delivery, sent: 5, deliveries: 0, redelivered, headers: {}, value };
+}
+
+async function consuming(details = {}) {
+  const asks = [];
+  const consumers = new Consumers(async (ask) => {
+    asks.push(ask);
+    return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
+  });
+  const consumer = await consumers.consume(QUEUE, { credit: 4, ack: "each", ...details }, {});
+  const values = consumer[Symbol.asyncIterator]();
+  return { asks, consumers, consumer, next: async () => (await values.next()).value };
+}
+
+test("messages come in order and are settled by id and delivery", async () => {
+  const { asks, consumers, next } = await consuming();
+  consumers.received(message(7));
+  consumers.received(message(8));
+  const first = await next();
+  const second = await next();
+  await first.accept();
+  await second.release({ delay: 2 });
+  assert.deepEqual(asks, [
+    { type: "consume", queue: QUEUE, credit: 4, mode: "each" },
+    { type: "settle", queue: QUEUE, as: "accept", messages: [[107, 7]] },
+    { type: "settle", queue: QUEUE, as: "release", messages: [[108, 8]], delay: 2 },
+  ]);
+  await assert.rejects(first.accept(), NotHeld);
+});
+
+test("acceptance of one accepts all before it", async () => {
+  const { asks, consumers, next } = await consuming({ ack: "client" });
+  for (const delivery of [1, 2, 3]) consumers.received(message(delivery));
+  await next();
+  await (await next()).accept();
+  assert.deepEqual(asks.at(-1).messages, [
+    [101, 1],
+    [102, 2],
+  ]);
+});
+
+test("where packet numbers go on, what is sent again is not passed on", async () => {
+  const { asks, consumers, consumer, next } = await consuming();
+  consumers.received(message(1));
+  consumers.recovered(false);
+  assert.deepEqual(asks.at(-1), { type: "consume", queue: QUEUE, credit: 4, mode: "each" });
+  consumers.received(message(1));
+  consumers.received(message(2));
+  assert.equal(consumer.waiting, 2);
+  assert.equal((await next()).redelivered, false);
+});
+
+test("where they begin anew, what is not settled comes once more, marked", async () => {
+  const { consumers, consumer, next } = await consuming();
+  for (const delivery of [1, 2]) consumers.received(message(delivery));
+  await (await next()).accept();
+  const held = await next();
+  consumers.recovered(true);
+  consumers.received(message(2));
+  consumers.received(message(2));
+  assert.equal(consumer.waiting, 1);
+  const again = await next();
+  assert.deepEqual([again.id, again.redelivered], [held.id, true]);
+  await again.accept();
+  await assert.rejects(held.accept(), NotHeld);
+});
+
+test("what settles itself is acknowledged before its time, and never passed on twice", async () => {
+  const { consumers, consumer } = await consuming({ ack: "auto" });
+  assert.equal(consumers.received(message(1)), false);
+  assert.equal(consumers.received(message(2)), true);
+  consumers.recovered(true);
+  assert.equal(consumers.received(message(2)), false);
+  assert.equal(consumer.waiting, 2);
+});
+
+test("a slow reader asks for no more until it has read", async () => {
+  const { asks, consumers, next } = await consuming({ ack: "auto", credit: 2 });
+  for (const delivery of [1, 2, 3, 4]) consumers.received(message(delivery));
+  assert.equal(asks.at(-1).credit, 0);
+  for (let read = 0; read < 3; read += 1) await next();
+  assert.equal(asks.at(-1).credit, 2);
+});
+
+test("a consumer that is refused elsewhere ends with the reason", async () => {
+  let refuse = false;
+  const consumers = new Consumers(async () => {
+    if (refuse) throw new RequestRefused("no more", "forbidden");
+    return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
+  });
+  const consumer = await consumers.consume(QUEUE, { credit: 4, ack: "each" }, {});
+  refuse = true;
+  consumers.recovered(true);
+  await assert.rejects(consumer[Symbol.asyncIterator]().next(), /no more/);
+  assert.equal(consumer.closed, true);
+});
