@@ -15,7 +15,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
 from gateway.core.destinations.destination import Destination, Origin
-from gateway.core.destinations.limits import QueueLimits
+from gateway.core.destinations.limits import HistoryLimits, QueueLimits
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.wire.packets import GoAway
 from gateway.local.proxy import FaultProxy, Way
@@ -255,3 +255,38 @@ async def test_an_administrator_ends_it(setting: Setting) -> None:
     held = next(each for each in sessions if each.id == session)
     await sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED)
     assert await setting.client.do("closed") == {"reason": "SessionClosed", "code": None}
+
+
+@pytest.mark.promise("P14")
+async def test_every_event_of_a_topic_with_history_comes_once_and_in_order(setting: Setting) -> None:
+    """P14: over cut connections, slow reading, and at the next node, from the position on."""
+    client = setting.client
+    for node in (setting.one, setting.two):
+        node.gateway.node.destinations.table.put(
+            Destination(selector=parse_selector("log/**"), limits=HistoryLimits(count=10_000), origin=Origin.FILE)
+        )
+    await setting.connect()
+    async with connect(setting.one.url, principal="bob") as bob, time_limit(40):
+
+        async def write() -> None:
+            for start in range(0, 1000, 50):
+                await asyncio.gather(*(bob.publish(f"log/{number % 3}", number) for number in range(start, start + 50)))
+                if start == 500:
+                    setting.first.cut()
+
+        writing = asyncio.create_task(write())
+        got: list[Any] = []
+        position = "earliest"
+        for size in (5, 10_000, 50, 10_000):
+            part = await client.do("follow", selector="log/**", start=position, count=250, options={"queueSize": size})
+            got += part["updates"]
+            position = part["position"]
+        await writing
+        kept = await client.do("history", topic="log/0", options={"limit": 2000})
+    assert {number: [each["value"] for each in got if each["topic"] == f"log/{number}"] for number in range(3)} == {
+        number: list(range(number, 1000, 3)) for number in range(3)
+    }
+    assert not any(each["folded"] or each["gap"] or each["snapshot"] for each in got)
+    assert [each["value"] for each in kept] == list(range(0, 1000, 3))
+    with pytest.raises(Refused, match="no position"):
+        await client.do("follow", selector="log/**", start="17", count=1)

@@ -115,6 +115,9 @@ export class RemoteProtocolError extends GatewayError {
 /** A stream was read so slowly that the newest values alone were more than it may keep; it has ended. */
 export class StreamOverflow extends GatewayError {}
 
+/** Events behind the position of a stream are not kept any more, and it was to refuse that (`onGap`). */
+export class PositionGone extends GatewayError {}
+
 /** One request was refused; nothing else is harmed. */
 export class RequestRefused extends GatewayError {
   /**
@@ -124,6 +127,14 @@ export class RequestRefused extends GatewayError {
   constructor(message, code) {
     super(message);
     this.code = code;
+  }
+}
+
+/** What was given as a position in a history is none. */
+export class InvalidPosition extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "bad_request");
   }
 }
 

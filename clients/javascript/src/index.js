@@ -34,6 +34,7 @@ export {
   ConnectFailed,
   Forbidden,
   GatewayError,
+  InvalidPosition,
   InvalidProperties,
   InvalidSelector,
   InvalidTopic,
@@ -41,6 +42,7 @@ export {
   NoSuchQueue,
   NotHeld,
   QueueFull,
+  PositionGone,
   RequestFailed,
   RequestRefused,
   RequestTimedOut,
@@ -56,6 +58,7 @@ export {
 } from "./errors.js";
 export { connect } from "./connect.js";
 export { Message, MessageConsumer } from "./consumers.js";
+export { HistoryStream } from "./historystream.js";
 export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";
 export { VERSION } from "./version.js";

@@ -93,6 +93,14 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {string | null} event
  * @property {number | null} sent
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
+ * @property {HistoryPart | null} history - Of a reading of history.
+ *
+ * @typedef {object} HistoryPart - A part of the history of some topics (protocol 6.6).
+ * @property {UpdateBody[]} events
+ * @property {Record<string, string>} positions - By partition, up to which event nothing is missing.
+ * @property {boolean} complete - Whether that is all.
+ * @property {boolean} gap - Whether something before the first of the events is not kept any more.
+ * @property {string[]} missing - Topics of which it is, some of them.
  *
  * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[],
  *   partitions: number[] | null, positions: Record<string, string>, request: number | null}} NoticeBody
@@ -170,19 +178,7 @@ const BODIES = new Map(
   /** @type {[string, (packet: JsonObject) => SessionBody][]} */ ([
     [
       "update",
-      (packet) => {
-        if (packet.value === undefined) throw bad(packet, "'value' is missing");
-        return {
-          type: "update",
-          topic: text(packet, "topic"),
-          version: count(packet, "version", 1),
-          event: text(packet, "event"),
-          snapshot: optional(packet, "snapshot", flag) ?? false,
-          removed: optional(packet, "removed", flag) ?? false,
-          folded: optional(packet, "folded", (_, name) => count(packet, name, 1)) ?? 0,
-          value: packet.value,
-        };
-      },
+      update,
     ],
     [
       "message",
@@ -213,6 +209,7 @@ const BODIES = new Map(
           const error = object(packet, name);
           return { code: text(error, "code"), message: text(error, "message"), retryAfter: retryAfter(error) };
         }),
+        history: optional(packet, "history", history),
       }),
     ],
     [
@@ -308,6 +305,44 @@ function readWelcome(packet) {
     replayed: packet.replayed === true ? true : optional(packet, "replayed", texts),
     // Words for what this client may know nothing of; whatever else is there says nothing to it.
     supports: Array.isArray(packet.supports) ? packet.supports.filter((each) => typeof each === "string") : [],
+  };
+}
+
+/**
+ * @param {JsonObject} packet
+ * @returns {UpdateBody}
+ */
+function update(packet) {
+  if (packet.value === undefined) throw bad(packet, "'value' is missing");
+  return {
+    type: "update",
+    topic: text(packet, "topic"),
+    version: count(packet, "version", 1),
+    event: text(packet, "event"),
+    snapshot: optional(packet, "snapshot", flag) ?? false,
+    removed: optional(packet, "removed", flag) ?? false,
+    folded: optional(packet, "folded", (_, name) => count(packet, name, 1)) ?? 0,
+    value: packet.value,
+  };
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {HistoryPart}
+ */
+function history(packet, name) {
+  const part = object(packet, name);
+  const { events } = part;
+  if (!Array.isArray(events) || !events.every((each) => typeof each === "object" && each !== null && !Array.isArray(each))) {
+    throw bad(packet, "'events' must be an array of objects");
+  }
+  return {
+    events: events.map((each) => update(/** @type {JsonObject} */ (each))),
+    positions: texts(part, "positions"),
+    complete: flag(part, "complete"),
+    gap: optional(part, "gap", flag) ?? false,
+    missing: list(part, "missing"),
   };
 }
 

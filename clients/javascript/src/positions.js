@@ -32,6 +32,31 @@ export class Positions {
   #unfinished = new Map();
   #tooMany = false;
   #named = false;
+  /** @type {() => void} */
+  #interrupted = () => {};
+  /** @type {() => void} */
+  #settled = () => {};
+  /** How often live updates might not follow what came before. */
+  interruptions = 0;
+
+  /**
+   * Be told.
+   *
+   * @param {{interrupted: () => void, settled: () => void}} listener - Of live updates that might not follow what came
+   *   before; and that all current values of a subscribe, or after that, have come.
+   */
+  watch({ interrupted, settled }) {
+    this.#interrupted = interrupted;
+    this.#settled = settled;
+  }
+
+  /**
+   * The partitions of which all current values have come, so that what is selected comes live and in order; none while
+   * those of a subscribe have yet to come. @returns {Set<string>}
+   */
+  get settled() {
+    return new Set(this.#unfinished.size > 0 || this.#tooMany ? [] : this.#since.keys());
+  }
 
   /** @param {string} event - Of a live update that took the place of none. */
   updated(event) {
@@ -57,6 +82,7 @@ export class Positions {
   completed({ request, positions }) {
     if (request !== null) this.#unfinished.delete(request);
     for (const [partition, event] of Object.entries(positions)) this.#since.set(partition, event);
+    this.#settled();
   }
 
   /**
@@ -108,6 +134,7 @@ export class Positions {
       this.#latest.clear();
       this.#unfinished.clear();
       this.#tooMany = false;
+      this.#interrupt();
     }
     return false;
   }
@@ -127,6 +154,12 @@ export class Positions {
       this.#since.delete(each);
       this.#latest.delete(each);
     }
+    this.#interrupt();
+  }
+
+  #interrupt() {
+    this.interruptions += 1;
+    this.#interrupted();
   }
 }
 

@@ -36,6 +36,7 @@ export const RETRY_MAXIMUM = 5;
  *
  * @typedef {{type: "subscribe", selector: string}
  *   | {type: "unsubscribe", selector: string, keep?: string[]}
+ *   | {type: "history", selector: string, after?: Record<string, string>, from?: string, limit?: number}
  *   | {type: "publish", topic: string, text: string}
  *   | {type: "properties", set: Record<string, string | null>}
  *   | {type: "send", queue: string, text: string, headers?: Record<string, string>, delay?: number, expires?: number}

@@ -21,6 +21,11 @@ export const PROMISES_RESTORED = "promises_restored";
 /** Word of a server that knows what a deselection leaves (protocol 6.3). */
 const KEEP = "keep";
 
+/** The word with which a server says that it can be asked for history (protocol 6.6). */
+const HISTORY = "history";
+
+const NO_HISTORY = "the node is of an older release, which cannot be asked for history";
+
 /** Code of the notice that a right was withdrawn (protocol 6.5.4). */
 export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
 
@@ -57,6 +62,7 @@ export class RequestSender {
   #keeps = false;
   #requestTimeout;
   #positions;
+  #tellsHistory;
   #send;
   #declare;
   /** Why nothing can be asked any more. @type {SessionEnded | null} */
@@ -83,6 +89,13 @@ export class RequestSender {
     /** All properties, as of the last welcome and the changes since. */
     this.properties = welcome.properties;
     this.streams = new Streams();
+    this.#tellsHistory = welcome.supports.includes(HISTORY);
+    positions.watch({ interrupted: () => this.streams.interrupted(), settled: () => this.streams.settled() });
+  }
+
+  /** How far the session has come in the streams of topics. */
+  get positions() {
+    return this.#positions;
   }
 
   /** The highest number of a request so far. */
@@ -123,6 +136,23 @@ export class RequestSender {
     const { answer } = this.#begin(ask, options);
     this.#pump();
     return answer;
+  }
+
+  /**
+   * Ask for a page of history.
+   *
+   * @param {{selector: string, after: Record<string, string>, earliest: boolean, limit?: number | undefined}} ask
+   * @param {CallOptions} [options]
+   * @returns {Promise<import("./packets.js").HistoryPart>}
+   */
+  async readHistory({ selector, after, earliest, limit }, options) {
+    if (!this.#tellsHistory) throw new RequestRefused(NO_HISTORY, "bad_request");
+    /** @type {Ask} */
+    const ask = { type: "history", selector, after };
+    if (!earliest) ask.from = "now";
+    if (limit !== undefined) ask.limit = limit;
+    const { history } = await this.request(ask, options);
+    return history ?? { events: [], positions: {}, complete: true, gap: false, missing: [] };
   }
 
   /**
@@ -331,8 +361,14 @@ export class RequestSender {
   resume({ limits, supports }, restarted) {
     this.#limits = limits;
     this.#keeps = supports.includes(KEEP);
+    this.#tellsHistory = supports.includes(HISTORY);
     this.#table.resume({ limit: limits.requests, restarted, now: this.#environment.now() });
-    this.#table.sift(({ ask, fields }) => obstacle(ask, fields, limits));
+    this.#table.sift(({ ask, fields }) =>
+      // A node of an older release would not know what this is, and close the connection for it.
+      ask.type === "history" && !this.#tellsHistory
+        ? new RequestRefused(NO_HISTORY, "bad_request")
+        : obstacle(ask, fields, limits),
+    );
     if (!this.#keeps) this.#keepOtherwise();
     this.#wakeIdle();
     this.#pump();

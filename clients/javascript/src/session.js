@@ -8,8 +8,13 @@ import { checkCredential, checkProperties, encodeValue } from "./content.js";
 import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES } from "./consumers.js";
 import { checkSeconds, checkSignal } from "./environment.js";
 import { guarded, RequestRefused } from "./errors.js";
+import { HistoryStream } from "./historystream.js";
+import { LogReader } from "./logreader.js";
 import { checkTopic, parseSelector } from "./selectors.js";
 import { UpdateStream } from "./streams.js";
+
+/** Events that `history` reads unless it is told otherwise. */
+export const HISTORY_LIMIT = 1000;
 
 /** Seconds `close` waits until a node has confirmed that the session is ended. */
 export const CLOSE_TIMEOUT = 5;
@@ -165,28 +170,78 @@ export class Session extends EventTarget {
    * Select topics and be sent their values. Settles once the grid has accepted the selection, so that it survives the node.
    * The selection lasts as long as one stream that asked for it.
    *
+   * With `start`, every event of topics with history comes from there on: once and in order, whatever happens to the
+   * session, and however slowly it is read. It is `earliest`, `now`, or what the `position` of a stream, or the `eventId` of
+   * an update, was. Topics without history have their current value. Where events behind it are not kept any more, the first
+   * update that follows has `gap`; with `onGap: "refuse"`, the iteration throws `PositionGone` in its place, and ends.
+   *
+   * @overload
+   * @param {string} selector
+   * @param {CallOptions & {start: string, onGap?: "tell" | "refuse", queueSize?: number}} options
+   * @returns {Promise<HistoryStream>}
+   */
+  /**
+   * @overload
    * @param {string} selector - `*` matches one segment, `**` any number, such as `prices/*` or `prices/**`.
    * @param {CallOptions & {listener?: import("./streams.js").UpdateListener, queueSize?: number, queueBytes?: number}} [options]
    *   A listener is called at once with each update, in place of an iteration; else `queueSize` updates, or `queueBytes` of
    *   them, are kept before they are conflated to the newest per topic. The signal also ends the stream, later on.
    * @returns {Promise<UpdateStream>}
    */
-  async subscribe(selector, { timeout, signal, ...options } = {}) {
+  /**
+   * @param {string} selector
+   * @param {CallOptions & {start?: string, onGap?: "tell" | "refuse", listener?: import("./streams.js").UpdateListener,
+   *   queueSize?: number, queueBytes?: number}} [options]
+   * @returns {Promise<UpdateStream>}
+   */
+  async subscribe(selector, { timeout, signal, start, onGap, ...options } = {}) {
     checkSignal(signal);
     const parsed = parseSelector(selector);
     const { sender } = this.#supervisor;
-    const stream = new UpdateStream(parsed, {
-      ...options,
-      released: () => {
-        signal?.removeEventListener("abort", close);
-        sender.release(parsed, stream);
-      },
-    });
+    const released = () => {
+      signal?.removeEventListener("abort", close);
+      sender.release(parsed, stream);
+    };
+    const history =
+      start === undefined
+        ? null
+        : new HistoryStream(parsed, sender, { start, onGap: onGap ?? "tell", ...options, released });
+    const stream = history ?? new UpdateStream(parsed, { ...options, released });
     const close = () => stream.close();
     await sender.subscribe(parsed, stream, { timeout, signal });
+    try {
+      await history?.begin();
+    } catch (error) {
+      close();
+      throw error;
+    }
     if (signal?.aborted) close();
     else signal?.addEventListener("abort", close, { once: true });
     return stream;
+  }
+
+  /**
+   * Read the history of a topic without subscribing.
+   *
+   * @param {string} topic
+   * @param {CallOptions & {after?: string, limit?: number}} [options] - Behind which event or position, the earliest that is
+   *   kept by default; and how many events, 1000 by default.
+   * @returns {Promise<import("./streams.js").Update[]>} The oldest first.
+   */
+  async history(topic, { after, limit = HISTORY_LIMIT, ...options } = {}) {
+    const selector = checkTopic(topic);
+    const reader = new LogReader(after ?? "earliest", 1);
+    /** @type {import("./streams.js").Update[]} */
+    const events = [];
+    for (;;) {
+      const ask = { selector, after: reader.after, earliest: true, limit: limit - events.length };
+      const part = await this.#supervisor.sender.readHistory(ask, options);
+      reader.answered(part, false);
+      for (let update = reader.take(); update !== undefined && events.length < limit; update = reader.take()) {
+        events.push(update);
+      }
+      if (part.complete || events.length >= limit) return events;
+    }
   }
 
   /**

@@ -47,6 +47,7 @@ const ROUTES_KEPT = 16_384;
  * @property {boolean} removed - The topic was removed, and `value` is null; a later publish makes it anew.
  * @property {number} folded - How many updates of the topic this one took the place of since the one before, because they
  *   came faster than they could be sent or read; 0 if none.
+ * @property {boolean} gap - Events before it are not kept any more that a stream with history was to have.
  *
  * @typedef {(update: Update) => unknown} UpdateListener
  *
@@ -195,6 +196,12 @@ export class UpdateStream {
     this.#versions.failedOver();
   }
 
+  /** Live updates may not follow what came before; nothing to a stream without history. */
+  interrupted() {}
+
+  /** All current values of a subscribe have come; nothing likewise. */
+  settled() {}
+
   /**
    * Add nothing any more; readers get what waits and then stop, or get *error* if there is one.
    *
@@ -268,6 +275,16 @@ export class Streams {
 
   failedOver() {
     for (const stream of this.#streams) stream.failedOver();
+  }
+
+  /** Live updates may not follow what came before. */
+  interrupted() {
+    for (const stream of this.#streams) stream.interrupted();
+  }
+
+  /** All current values of a subscribe have come. */
+  settled() {
+    for (const stream of this.#streams) stream.settled();
   }
 
   /** @param {Error | null} error */

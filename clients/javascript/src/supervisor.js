@@ -477,7 +477,7 @@ export class Supervisor {
       case "update": {
         const { topic, value, version, event: eventId, snapshot, removed, folded } = received;
         if (!snapshot && folded === 0) this.#positions.updated(eventId);
-        this.sender.streams.dispatch({ topic, value, version, eventId, snapshot, removed, folded });
+        this.sender.streams.dispatch({ topic, value, version, eventId, snapshot, removed, folded, gap: false });
         break;
       }
       case "message":

@@ -30,6 +30,17 @@ const COMMANDS = {
     const stream = await session.subscribe(selector, { listener, ...options });
     if (name !== undefined) streams.set(name, stream);
   },
+  // Every event from a place on, up to so many; tells where to go on.
+  async follow({ selector, start, count, options }) {
+    const stream = await session.subscribe(selector, { start, ...options });
+    const updates = [];
+    for await (const update of stream) {
+      updates.push(update);
+      if (updates.length === count) break;
+    }
+    return { updates, position: updates.at(-1).eventId };
+  },
+  history: ({ topic, options }) => session.history(topic, options),
   closeStream: ({ name }) => streams.get(name).close(),
   openStreams: () => [...streams].filter(([, { closed }]) => !closed).map(([name]) => name),
   unsubscribe: ({ selector }) => session.unsubscribe(selector),
