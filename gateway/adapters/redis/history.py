@@ -28,6 +28,15 @@ may a history be larger for each node."""
 _UNTOLD_TOPICS: Final = 65_536
 """Topics of which it is known what was told: some 10 MB. Beyond, all are told anew."""
 
+READ_BYTES: Final = 128 * 1024
+"""Bytes of values of one history above which a reading of it is ended."""
+
+USUAL_EVENTS: Final = 4.0
+"""Events that an entry is taken to have before its topic was read: between one and a hundred."""
+
+LEAST_ENTRIES: Final = 2
+"""Entries that are read at least: a history of a single one is known to be read to its end."""
+
 SWEPT_ENTRIES: Final = 1_000
 """Entries of a log that one step of a sweep looks at: Redis needs some milliseconds for them."""
 
@@ -129,16 +138,19 @@ class RedisHistory:
         self._writer = writer
         self._foreign = foreign
         self._depth = depth
+        self._per_entry: dict[TopicPath, float] = {}
+        """By topic: how much of what is read at once an entry had when its history was read last, in events."""
 
     async def read(self, partition: int, questions: Sequence[HistoryQuestion]) -> list[HistoryPage]:
         """See ``HistoryStore.read``."""
-        replies = await self._batcher.call_all([self._range(partition, each) for each in questions])
+        ranges = [self._range(partition, each) for each in questions]
+        replies = await self._batcher.call_all(ranges)
         pages: list[HistoryPage | None] = [None] * len(questions)
         empty: list[int] = []
         read = 0
         for number, (asked, entries) in enumerate(zip(questions, replies, strict=True)):
             if entries:
-                pages[number] = self._page(partition, asked, entries)
+                pages[number] = self._page(partition, asked, entries, may_be_more=len(entries) == ranges[number][-1])
                 read += len(entries)
                 if read > EVENTS_PER_TURN:
                     read = 0
@@ -209,7 +221,10 @@ class RedisHistory:
 
     def _range(self, partition: int, asked: HistoryQuestion) -> Command:
         first = "-" if asked.after is None else "({}-{}".format(*place_of(asked.after))
-        return ("XRANGE", self._keys.log(partition, asked.topic), first, "+", "COUNT", asked.limit)
+        count = max(
+            LEAST_ENTRIES, min(asked.limit, round(asked.limit / self._per_entry.get(asked.topic, USUAL_EVENTS)))
+        )
+        return ("XRANGE", self._keys.log(partition, asked.topic), first, "+", "COUNT", count)
 
     async def _newest(self, partition: int, questions: Sequence[HistoryQuestion]) -> list[bool]:
         """Tell for each topic whose log has nothing after a place whether there was something.
@@ -234,11 +249,18 @@ class RedisHistory:
             gaps.append(_place(event) > place_of(asked.after))
         return gaps
 
-    def _page(self, partition: int, asked: HistoryQuestion, entries: Sequence[Any]) -> HistoryPage:
+    def _page(
+        self, partition: int, asked: HistoryQuestion, entries: Sequence[Any], *, may_be_more: bool
+    ) -> HistoryPage:
         after = (0, 0) if asked.after is None else place_of(asked.after)
         events: list[TopicValue] = []
         has_gap = False
+        size = looked = 0
         for number, fields in entries:
+            if len(events) >= asked.limit or size >= READ_BYTES:
+                may_be_more = True
+                break
+            looked += 1
             try:
                 generation, last = _place(number)
                 before = _place(fields[0].split(b" ")[1])
@@ -256,9 +278,12 @@ class RedisHistory:
                 return HistoryPage(events, has_gap=has_gap and asked.after is not None, is_last=False)
             is_whole = place_of(read[0].event) > after
             events += read if is_whole else [each for each in read if place_of(each.event) > after]
-        return HistoryPage(
-            events, has_gap and asked.after is not None, is_last=len(entries) < asked.limit or not events
-        )
+            size += sum([len(each.value) for each in read])
+        if len(self._per_entry) > _UNTOLD_TOPICS:
+            self._per_entry.clear()
+        # Of large values, fewer entries will do the next time.
+        self._per_entry[asked.topic] = max(1.0, len(events) / looked, asked.limit * size / READ_BYTES / looked)
+        return HistoryPage(events, has_gap and asked.after is not None, is_last=not (may_be_more and events))
 
 
 def _place(number: bytes) -> Place:
