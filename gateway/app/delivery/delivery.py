@@ -15,6 +15,7 @@ from gateway.app.delivery.feeds.feed import PORTION_PACKETS
 from gateway.app.delivery.feeds.values import ValuesFeed
 from gateway.app.delivery.flusher import Flusher
 from gateway.app.delivery.history_restorer import HistoryRestorer
+from gateway.app.delivery.loss_notices import GRID_LOST_WRITES, values_reread
 from gateway.app.delivery.matching import MatchingQueues
 from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
@@ -37,7 +38,7 @@ from gateway.core.topics.topics import topic_partition
 from gateway.core.types import EventId, RequestNumber, TopicPath
 from gateway.core.wire import codec
 from gateway.core.wire.errors import InvalidSelector
-from gateway.core.wire.packets import Notice, NoticeCode
+from gateway.core.wire.packets import Notice
 from gateway.core.wire.support import understands
 from gateway.ports import PositionLost, TailBatch, TopicValue
 
@@ -47,12 +48,6 @@ them, one after the other, and every session is to be told once, before it is se
 
 TOLD_AT_ONCE: Final = 200
 """Sessions that are told of a loss before others get their turn: one or two milliseconds. Ten thousand took 65 ms."""
-
-GRID_LOST_WRITES: Final = Notice(
-    NoticeCode.GRID_LOST_WRITES,
-    "The grid came back with less than it had. Sessions and the values known here have been restored; "
-    "publishes acknowledged shortly before may be lost.",
-)
 
 FOUND_AT_ONCE: Final = PORTION_PACKETS
 """Topics whose values are found topic by topic when a session is restored: what leaves with the welcome, at most."""
@@ -64,15 +59,6 @@ selectors had searched for is at hand, and does not count."""
 RUN_BYTES: Final = 16 * 1024
 """Bytes of updates above which a run is ended. What goes to the same sessions is joined once for all of them, and a
 longer run would save nothing more: it has to be cut where a message or a transport is full, for each session apart."""
-
-
-def values_reread(partitions: Iterable[int]) -> Notice:
-    """Make the notice that current values of *partitions* follow instead of every update."""
-    return Notice(
-        NoticeCode.VALUES_REREAD,
-        "The node lost its place in the stream of updates; current values follow instead of every update between.",
-        partitions=tuple(sorted(partitions)),
-    )
 
 
 class Cuts(NamedTuple):
