@@ -43,6 +43,33 @@ async def test_clients_wait_until_there_is_a_link_to_the_backup(
             assert (back["outcome"], back["lost"]) == ("mirrored", 0)
 
 
+async def test_a_link_that_breaks_while_the_backup_is_asked_is_waited_for(
+    linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes that have just started may have several links to each other in turn."""
+    monkeypatch.setattr(taker, "LINK_SECONDS", scaled(20.0))
+    monkeypatch.setattr(taker, "TAKE_SECONDS", scaled(20.0))
+    async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3), RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            received = last_id(raw)
+            await ask.publish("a/x", 1)
+            await raw.expect("update")
+            await caught_up(n1)
+            await n1.gateway.close()
+        two, three = n2.gateway.me, n3.gateway.me
+        linked.network.stall(two, three)
+        async with RawClient(n3.url) as again:
+            coming = asyncio.create_task(resumed(again, welcome["token"], received=received, oldest=2))
+            await eventually(lambda: _is_given(n2))
+            assert not coming.done()
+            linked.network.cut(two, three)
+            linked.network.mend(two, three)
+            back = await coming
+            assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
 async def test_they_wait_together_and_no_longer_than_that(linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm must not wait one client after the other, should the backup be dead as well."""
     monkeypatch.setattr(taker, "LINK_SECONDS", 0.2)
@@ -61,6 +88,11 @@ async def test_they_wait_together_and_no_longer_than_that(linked: LinkedNodes, m
         assert len(_taker(n3)._given_up) == 1
         until = _taker(n3)._given_up[n2.gateway.me]
         assert until < asyncio.get_running_loop().time(), "the second one found that nobody waits any more"
+
+
+def _is_given(node: TestNode) -> bool:
+    holder = node.gateway.node.holder
+    return holder is not None and any(held.claims for held in holder._nodes.values())
 
 
 def _taker(node: TestNode) -> taker.SessionTaker:

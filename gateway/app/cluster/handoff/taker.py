@@ -41,6 +41,15 @@ LINK_SECONDS: Final = 0.5
 """Seconds for which clients wait together until there is a link to the node that has copies. One that has just started
 may have none yet, and is the one that a load balancer sends most clients to."""
 
+LINKS_IN_TURN: Final = 5
+"""Links to a node by which it is asked, one after the other: one that has just started may have several in turn."""
+
+LINK_PAUSE: Final = 0.01
+"""Seconds between two of these."""
+
+_BROKEN: Final = frozenset({"no_link", "silent"})
+"""What comes of a question whose link breaks."""
+
 LINK_AGAIN: Final = 5.0
 """Seconds until clients wait once more for a link to a node to which there was none."""
 
@@ -69,12 +78,12 @@ class SessionTaker:
         self._links = links
         self._sessions = sessions
         self._holder = holder
-        self._linked = asyncio.Event()
+        self._changed = asyncio.Event()
         """Set whenever a link comes or goes."""
         self._given_up: dict[NodeRef, float] = {}
         """When waiting for a link to a node ends, or has ended."""
         if links is not None:
-            links.on_change(lambda _: self._linked.set())
+            links.on_change(lambda _: self._changed.set())
         self._backups: dict[NodeRef, tuple[float, NodeRef | None]] = {}
         """Who has copies of a node's sessions, and when the grid was asked."""
 
@@ -107,7 +116,7 @@ class SessionTaker:
             given = await self._ask(node, session, until, catalogue.HANDOFFS)
             if session.dropped:
                 return None
-            if given is not None and self._assume(session, given, presented):
+            if isinstance(given, Given) and self._assume(session, given, presented):
                 session.given_by = None if node == self._me else node
                 return Cuts(given.cuts, given.unfinished)
         return None
@@ -152,13 +161,19 @@ class SessionTaker:
             As ``take``.
         """
         for node in backups:
-            await self._wait_for_link(node)
-        until = self._clock.monotonic() + TAKE_SECONDS
-        for node in backups:
-            given = await self._ask(node, session, until, mirror_catalogue.MIRROR_TAKES)
+            given: Given | str = "no_link"
+            for _ in range(LINKS_IN_TURN):
+                if session.dropped or not await self._wait_for_link(node):
+                    break
+                until = self._clock.monotonic() + TAKE_SECONDS
+                given = await self._ask(node, session, until, mirror_catalogue.MIRROR_TAKES)
+                if isinstance(given, Given) or given not in _BROKEN or self._clock.monotonic() >= until:
+                    break
+                # That it has broken is told a moment later.
+                await asyncio.sleep(LINK_PAUSE)
             if session.dropped:
                 return None
-            if given is not None and self._assume(session, given, presented, packet):
+            if isinstance(given, Given) and self._assume(session, given, presented, packet):
                 session.given_by = None if node == self._me else node
                 session.from_copy = True
                 if node == self._me and self._holder is not None:
@@ -166,10 +181,10 @@ class SessionTaker:
                 return Cuts(given.cuts, given.unfinished)
         return None
 
-    async def _wait_for_link(self, node: NodeRef) -> None:
-        """Wait until there is a link to a node, for as long as all who need it wait together."""
+    async def _wait_for_link(self, node: NodeRef) -> bool:
+        """Wait until there is a link to a node, for as long as all who need it wait together; tells if there is one."""
         if self._links is None or node == self._me:
-            return
+            return True
         now = self._clock.monotonic()
         until = self._given_up.get(node, -inf)
         if until + LINK_AGAIN < now:
@@ -177,10 +192,11 @@ class SessionTaker:
                 self._given_up.clear()
             until = self._given_up[node] = now + LINK_SECONDS
         while not self._links.state(node).up and (left := until - self._clock.monotonic()) > 0:
-            self._linked.clear()
+            self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
-                    await self._linked.wait()
+                    await self._changed.wait()
+        return self._links.state(node).up
 
     # --- Both ---------------------------------------------------------------------------------------------------------
 
@@ -199,8 +215,8 @@ class SessionTaker:
         state = self._links.state(node)
         return state.up and state.silence < SILENCE_SECONDS
 
-    async def _ask(self, node: NodeRef, session: Session, until: float, counter: Metric) -> Given | None:
-        """Ask one node; counts why it has given nothing."""
+    async def _ask(self, node: NodeRef, session: Session, until: float, counter: Metric) -> Given | str:
+        """Ask one node; counts why it has given nothing, and tells it by the label of the metric."""
         began = self._clock.monotonic()
         try:
             given = await self._asked(node, Take(session.id, session.epoch), until - began)
@@ -218,7 +234,7 @@ class SessionTaker:
                 return given
             result = given.status.value
         self._metrics.add(counter, label=result)
-        return None
+        return result
 
     async def _asked(self, node: NodeRef, take: Take, within: float) -> Given:
         if node == self._me:
