@@ -15,13 +15,18 @@ pytestmark = [pytest.mark.promise("P12"), pytest.mark.promise("P13")]
 
 
 def back(
-    outcome: str = "failed_over", *, replayed: bool = False, reason: str = "other_node", named: bool = True
+    outcome: str = "failed_over",
+    *,
+    replayed: bool = False,
+    reason: str = "other_node",
+    named: bool = True,
+    away: float = 0.5,
 ) -> Recovery:
     """A session comes from n1 to n2 after two seconds."""
     return Recovery(
         at=102.0,
         heard=100.0,
-        away=0.5,
+        away=away,
         session="s",
         who="listener",
         outcome=outcome,
@@ -52,6 +57,9 @@ DIED = Trouble(99.0, 103.0, NODE, "n1")
         pytest.param(back(replayed=True), [], ["P12"], id="replayed, with nothing to keep it from a handoff"),
         pytest.param(back(replayed=True, reason="gap"), [], [], id="a buffer was too short, and it is replayed"),
         pytest.param(back(reason="gap"), [], ["P13"], id="a buffer was too short, and values come"),
+        pytest.param(back(replayed=True, away=3.5), [], [], id="a buffer may have been too short, and it is replayed"),
+        pytest.param(back(away=3.5), [], ["P13"], id="a buffer may have been too short, and values come"),
+        pytest.param(back(away=3.5, named=False), [], [], id="likewise, and the client knew no positions"),
         pytest.param(back(replayed=True), [DIED], [], id="a node died, and it is replayed"),
         pytest.param(back(), [DIED], ["P13"], id="a node died, and values come"),
         pytest.param(back(named=False), [DIED], [], id="a node died, and the client knew no positions"),

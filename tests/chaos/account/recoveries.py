@@ -10,7 +10,9 @@ the grid was hurt, or the machine was busy         any rung
 ```
 
 A handoff waits for 250 ms, and a replay for a second, so that neither can be demanded of processes that wait for a
-processor. Where a buffer was too short (``gap``), numbers cannot go on, and a replay is demanded.
+processor. Where a buffer was too short (``gap``), numbers cannot go on, and a replay is demanded. The same goes for a
+client that was away for so long that its buffer may have been full: a node that stops does not hand on what is of no
+use any more, and who serves the client then does not know why.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ AFTER: Final = 6.0
 
 DECIDED: Final = 1.0
 """Seconds before a client was without a connection in which it matters whether nodes had a processor."""
+
+BUFFERED: Final = 3.0
+"""Seconds for which a buffer of the run has room in any case: 256 packets, of some eighty a second."""
 
 SUBSCRIBED: Final = 3.0
 """Seconds before the last word of its node in which a subscription may lack its values, and a client a position."""
@@ -98,6 +103,11 @@ class Recovery:
     replayed: bool = False
 
     @property
+    def may_have_gap(self) -> bool:
+        """Whether packets that it missed may have been too many for its buffer."""
+        return self.reason == "gap" or self.away > BUFFERED
+
+    @property
     def shows_values(self) -> bool:
         """Whether current values may follow in place of what was missed."""
         return self.outcome not in KEPT and not self.replayed
@@ -152,7 +162,7 @@ class Recoveries:
     @staticmethod
     def _has_copy(recovery: Recovery, served: float, troubles: Sequence[Trouble]) -> bool:
         """Tell whether the backup of the node that served a session since a time must have had a copy of it."""
-        if recovery.reason == "gap":
+        if recovery.may_have_gap:
             return False
         near = [each for each in troubles if each.began <= recovery.at and each.ended >= served]
         died = [each for each in near if each.kind == NODE and each.node == recovery.former]
@@ -166,7 +176,7 @@ class Recoveries:
         kinds = {trouble.kind for trouble in troubles} - {PLANNED}
         if kinds & {GRID, BUSY}:
             return
-        if not kinds and recovery.reason != "gap":
+        if not kinds and not recovery.may_have_gap:
             self.handoffs += 1
             if recovery.outcome not in KEPT:
                 self._violated("P12", recovery, "two nodes lived and were linked, and it was not handed over")
