@@ -45,6 +45,10 @@ QUESTIONS_AT_ONCE: Final = 100
 TOPICS_AT_ONCE: Final = 1_000
 """Topics of a partition that are matched without a pause: not quite a millisecond."""
 
+VALUES_PER_HISTORY: Final = 8
+"""Values that are read in the time that reading a history takes. Who asks for topics that nobody here has subscribed to
+has all values of their partition read for it each time, and is charged for that (P20)."""
+
 MOST_NAMED: Final = 20
 """Topics named of which something is missing."""
 
@@ -174,6 +178,7 @@ class HistoryPages:
             upto = await self._grid.topics.position(number)
             await self._read_in(number, upto, (TopicPath(selector.text),), None, page)
             return
+        is_new = self._replicas.get(number) is None
         self._replicas.hold((number,))
         try:
             await self._replicas.complete((number,))
@@ -182,6 +187,8 @@ class HistoryPages:
                 await asyncio.sleep(0)
                 await self._replicas.complete((number,))
                 partition = self._replicas.whole(number)
+            if is_new:
+                page.work += len(partition.values) // VALUES_PER_HISTORY
             upto = partition.position
             topics = await self._matching(partition, selector, page.positions.get(number))
             await self._read_in(number, upto, topics, partition, page)

@@ -22,7 +22,8 @@ from gateway.client import (
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.selectors import parse_selector
-from gateway.core.types import TopicPath
+from gateway.core.types import RequestNumber, TopicPath
+from gateway.core.wire.packets import ReadHistory
 from gateway.local.proxy import FaultProxy
 from gateway.ports.administration import BadParameter, NotThere
 from tests.support.nodes import TestNode, eventually, running_node
@@ -307,3 +308,17 @@ async def test_administrators_read_publish_and_remove_with_history(n1: TestNode)
     for wrong in ("x", "63-1-1" if not found.items[0].event.startswith("63") else "62-1-1", "1-1"):
         with pytest.raises(BadParameter):
             await topics.history("log/a", after=wrong, limit=1)
+
+
+@pytest.mark.promise("P20")
+async def test_what_a_reading_costs_is_charged() -> None:
+    """P20: a partition that nobody here has subscribed to is read for it; who does so again and again waits."""
+    async with running_node("n1", rate_packets=500.0) as node, session_at(node) as session:
+        declare(node, selector="log/0")
+        for start in range(0, 3000, 100):
+            await asyncio.gather(*(session.publish(f"log/{number}", 1) for number in range(start, start + 100)))
+        (held,) = (each for each in node.gateway.node.sessions if each.principal == "alice")
+        before = held.rests_until
+        ask = ReadHistory(RequestNumber(0), "log/**", limit=1)
+        await session._supervisor.read_history(ask)
+        assert held.rests_until > before
