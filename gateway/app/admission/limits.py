@@ -20,7 +20,7 @@ from gateway.core.session.stored_size import RECEIPTS_BYTES, selections_bytes, t
 from gateway.core.topics.selections import Selections
 from gateway.core.wire.codes import LIMIT_EXCEEDED, TRY_LATER, ErrorCode
 from gateway.core.wire.errors import RequestRefused
-from gateway.ports import NO_NEW_TOPICS, ConnectionRejected, EventLog, Metrics
+from gateway.ports import MOST_HISTORIES, NO_NEW_TOPICS, ConnectionRejected, EventLog, Metrics
 
 MOST_ACCOUNTS: Final = 32_768
 """Addresses, and principals, that are remembered besides those with an open connection: at most some 20 MB each."""
@@ -356,8 +356,8 @@ class Limits:
         else:
             limit = "limit_partition_topics"
             why = (
-                f"the part of the grid that this topic belongs to holds {self._parameters.partition_topics} topics, as "
-                "many as it may"
+                f"the part of the grid that this topic belongs to holds {self._parameters.partition_topics} topics, or "
+                f"{MOST_HISTORIES} topics with history, as many as it may"
             )
         self.exceeded(limit, session.principal)
         return RequestRefused(f"{limit}: {why}; the topic was not created", code=ErrorCode.TOO_MANY_TOPICS)
