@@ -14,6 +14,7 @@ from benchmarks.cases.grid_cost import GridCostCase
 from benchmarks.cases.growth import GrowthCase
 from benchmarks.cases.handoff import HandoffCase
 from benchmarks.cases.memory import MemoryCase
+from benchmarks.cases.mirror import MirrorCase
 from benchmarks.cases.own_topic import OwnTopic
 from benchmarks.cases.publish import PublishCase
 from benchmarks.cases.reattach import ReattachCase
@@ -51,6 +52,7 @@ CASES: Final[Sequence[type[Case]]] = (
     HandoffCase,
     FailoverCase,
     ReplayCase,
+    MirrorCase,
     MemoryCase,
     SnapshotCase,
     GridCostCase,

@@ -77,9 +77,11 @@ static void flush(struct connection *connection) {
 }
 
 static void opened(struct connection *connection) {
-    char hello[160];
+    char hello[192];
     int length = snprintf(hello, sizeof hello,
-                          "{\"type\":\"hello\",\"principal\":\"%s-%" PRIu32 "\",\"client\":\"load-generator\"}",
+                          "{\"type\":\"hello\",\"principal\":\"%s-%" PRIu32 "\",\"client\":\"load-generator\","
+                          /* Sessions of clients that do not know of copies are not copied. */
+                          "\"supports\":[\"mirrored\"]}",
                           connection->publisher ? "publisher" : "subscriber", connection->index);
     websocket_text(connection, hello, (size_t)length);
     connection_send(connection);
