@@ -126,7 +126,8 @@ class Market:
             return {
                 each["node"]: Backing(each["backup"], each["copied"], each["to_copy"])
                 for each in items
-                if each["backup"] is not None
+                # Of a node that has just died there is the run before, too.
+                if each["backup"] is not None and each["state"] not in {"expired", "lost"}
             }
         return {}
 

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.promise("P1")
 async def test_clients_wait_until_there_is_a_link_to_the_backup(
     linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(taker, "FIRST_LINK_SECONDS", scaled(20.0))
     monkeypatch.setattr(taker, "LINK_SECONDS", scaled(20.0))
     async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3), RawClient(n3.url) as bob:
         ask = await publisher(bob)
@@ -47,6 +48,7 @@ async def test_a_link_that_breaks_while_the_backup_is_asked_is_waited_for(
     linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nodes that have just started may have several links to each other in turn."""
+    monkeypatch.setattr(taker, "FIRST_LINK_SECONDS", scaled(20.0))
     monkeypatch.setattr(taker, "LINK_SECONDS", scaled(20.0))
     monkeypatch.setattr(taker, "TAKE_SECONDS", scaled(20.0))
     async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3), RawClient(n3.url) as bob:
@@ -73,6 +75,7 @@ async def test_a_link_that_breaks_while_the_backup_is_asked_is_waited_for(
 async def test_they_wait_together_and_no_longer_than_that(linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm must not wait one client after the other, should the backup be dead as well."""
     monkeypatch.setattr(taker, "LINK_SECONDS", 0.2)
+    monkeypatch.setattr(taker, "JUST_STARTED", 0.0)
     monkeypatch.setattr(taker, "LINK_AGAIN", scaled(600.0))
     async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3):
         async with RawClient(n1.url) as one, RawClient(n1.url) as other:

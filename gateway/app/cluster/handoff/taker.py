@@ -41,6 +41,12 @@ LINK_SECONDS: Final = 0.5
 """Seconds for which clients wait together until there is a link to the node that has copies. One that has just started
 may have none yet, and is the one that a load balancer sends most clients to."""
 
+JUST_STARTED: Final = 5.0
+"""Seconds from the start of this node within which it may have no links at all yet."""
+
+FIRST_LINK_SECONDS: Final = 1.5
+"""Seconds for which clients wait then: a node looks after a second who the others are."""
+
 LINKS_IN_TURN: Final = 5
 """Links to a node by which it is asked, one after the other: one that has just started may have several in turn."""
 
@@ -78,6 +84,7 @@ class SessionTaker:
         self._links = links
         self._sessions = sessions
         self._holder = holder
+        self._began = context.clock.monotonic()
         self._changed = asyncio.Event()
         """Set whenever a link comes or goes."""
         self._given_up: dict[NodeRef, float] = {}
@@ -190,7 +197,8 @@ class SessionTaker:
         if until + LINK_AGAIN < now:
             if len(self._given_up) > BACKUPS_REMEMBERED:
                 self._given_up.clear()
-            until = self._given_up[node] = now + LINK_SECONDS
+            is_new = now < self._began + JUST_STARTED
+            until = self._given_up[node] = now + (FIRST_LINK_SECONDS if is_new else LINK_SECONDS)
         while not self._links.state(node).up and (left := until - self._clock.monotonic()) > 0:
             self._changed.clear()
             with suppress(TimeoutError):
