@@ -98,7 +98,7 @@ LONGEST_PROPERTY: Final = 64
 """Characters of a property's name (protocol section 9.3)."""
 
 _TOP: Final = ("default", "roles", "principals")
-_OF_A_ROLE: Final = ("select", "publish", "properties", "admin", "mirror")
+_OF_A_ROLE: Final = ("select", "publish", "send", "consume", "properties", "admin", "mirror")
 _ACTIONS: Final = (EVERYTHING, *sorted({kind_of(action) for action in ADMIN_ACTIONS}), *ADMIN_ACTIONS)
 
 
@@ -201,6 +201,8 @@ class _Reader:
         return Role(
             select=tuple(self._selectors(table, (*where, "select"))),
             publish=tuple(self._selectors(table, (*where, "publish"))),
+            send=tuple(self._selectors(table, (*where, "send"))),
+            consume=tuple(self._selectors(table, (*where, "consume"))),
             properties=frozenset(self._properties(table, (*where, "properties"))),
             admin=frozenset(self._actions(table, (*where, "admin"))),
             mirror=self._mirror(table, (*where, "mirror")),
@@ -217,6 +219,8 @@ class _Reader:
             if is_reserved(root) and not root.startswith("${"):
                 if where[-1] == "publish":
                     self._complain(where, f"{text!r}: only the gateway publishes below {root!r}", "remove it", text)
+                elif where[-1] in {"send", "consume"}:
+                    self._complain(where, f"{text!r}: there is no queue below {root!r}", "remove it", text)
                 elif root != SYSTEM_ROOT:
                     self._complain(
                         where, f"{text!r}: there is nothing below {root!r}", f"say {SYSTEM_ROOT}, or remove it", text

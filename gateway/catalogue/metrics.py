@@ -299,7 +299,7 @@ FORBIDDEN = Metric(
     Kind.COUNTER,
     "Requests and hellos refused because the principal lacks the permission.",
     "permission",
-    ("select", "publish", "properties"),
+    ("select", "publish", "send", "consume", "properties"),
 )
 PERMISSION_ANSWER_BYTES = Metric(
     "gateway_permission_answer_bytes", Kind.GAUGE, "Bytes of answers about permissions that are remembered, of 64 MiB."

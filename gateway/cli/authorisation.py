@@ -36,6 +36,8 @@ def check(file: Path) -> None:
         for what, given in (
             ("select", [each.text for each in role.select]),
             ("publish", [each.text for each in role.publish]),
+            ("send", [each.text for each in role.send]),
+            ("consume", [each.text for each in role.consume]),
             ("properties", sorted(role.properties)),
             ("admin", sorted(role.admin)),
         ):
@@ -56,8 +58,8 @@ def check(file: Path) -> None:
     metavar="NAME=VALUE",
     help="A property that its credentials vouch for. May be repeated.",
 )
-@click.argument("action", type=click.Choice(["select", "publish", "property", "admin"]))
-@click.argument("what", metavar="SELECTOR|TOPIC|NAME|ACTION")
+@click.argument("action", type=click.Choice(["select", "publish", "send", "consume", "property", "admin"]))
+@click.argument("what", metavar="SELECTOR|TOPIC|QUEUE|NAME|ACTION")
 def explain(file: Path, *, principal: str, roles: str, properties: Sequence[str], action: str, what: str) -> int:
     """Check whether the policy in FILE allows something, and by which role.
 
@@ -137,6 +139,10 @@ def _answer(found: Policy, person: _Person, roles: frozenset[str], action: str, 
             if is_reserved(topic):
                 return False, "only the gateway publishes to topics that begin with '$'"
             return permissions.may_publish(topic), f"to publish to {topic!r}"
+        case "send":
+            return permissions.may_send(parse_topic(what)), f"to send messages to {what!r}"
+        case "consume":
+            return permissions.may_consume(parse_topic(what)), f"to consume messages of {what!r}"
         case "property":
             return permissions.may_set(what), f"to set the property {what!r}"
         case _:
@@ -149,7 +155,8 @@ def _idle_entries(found: Policy, person: _Person, roles: frozenset[str], action:
     """Entries that could allow the action, if their placeholders could be filled in."""
     for name in sorted(roles):
         role = found.roles[name]
-        for each in {"select": role.select, "publish": role.publish}.get(action, ()):
+        given = {"select": role.select, "publish": role.publish, "send": role.send, "consume": role.consume}
+        for each in given.get(action, ()):
             if each.bind(person.values) is None:
                 yield (f"{each.text!r} of role {_shown(name)} gives nothing here: a value is missing, or is no segment")
 

@@ -19,6 +19,8 @@ words = st.sampled_from(
         "principals",
         "select",
         "publish",
+        "send",
+        "consume",
         "properties",
         "admin",
         "a",

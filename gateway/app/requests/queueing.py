@@ -86,7 +86,7 @@ class Queueing:
         context: of the node.
         store: where it is written.
         sessions: the sessions held here.
-        authorisation: judges it. Who may publish to a path may send there, and who may select it may consume.
+        authorisation: judges it.
 
     Attributes:
         consumers: of the sessions held here.
@@ -163,8 +163,7 @@ class Queueing:
                 f"the value has {len(request.value)} bytes; limits.value_bytes is {largest}",
                 code=ErrorCode.VALUE_TOO_LARGE,
             )
-        if not session.permissions.publishes_all:
-            self._authorisation.check_publish(session, queue)
+        self._authorisation.check_send(session, queue)
         partition = topic_partition(queue, self._parameters.topic_depth)
         known = session.publish_partitions | touched
         if partition not in known:
@@ -233,8 +232,7 @@ class Queueing:
                 "sessions are not replicated here, so that nobody would give back what they hold",
                 code=ErrorCode.NOT_REPLICATED,
             )
-        if not session.permissions.selects_all:
-            self._authorisation.check_consume(session, queue)
+        self._authorisation.check_consume(session, queue)
         consumers = session.consumers or {}
         if queue not in consumers and len(consumers) >= MOST_QUEUES:
             raise RequestRefused(

@@ -147,14 +147,24 @@ class Authorisation:
             self._metrics.add(catalogue.FORBIDDEN, label="publish")
             raise _forbidden(f"you may not publish to {shown(topic)}")
 
+    def check_send(self, session: Session, queue: TopicPath) -> None:
+        """Let pass a message for a queue.
+
+        Raises:
+            RequestRefused: the session may not send to the queue.
+        """
+        if not session.permissions.may_send(queue):
+            self._metrics.add(catalogue.FORBIDDEN, label="send")
+            raise _forbidden(f"you may not send to {shown(queue)}")
+
     def check_consume(self, session: Session, queue: TopicPath) -> None:
-        """Let pass a consumer: whoever may receive the updates of a topic may consume from a queue of its path.
+        """Let pass a consumer.
 
         Raises:
             RequestRefused: the session may not consume from the queue.
         """
-        if not session.permissions.may_receive(queue):
-            self._metrics.add(catalogue.FORBIDDEN, label="select")
+        if not session.permissions.may_consume(queue):
+            self._metrics.add(catalogue.FORBIDDEN, label="consume")
             raise _forbidden(f"you may not consume from {shown(queue)}")
 
     def check_properties(self, permissions: Permissions, names: Iterable[str]) -> None:

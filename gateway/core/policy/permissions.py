@@ -2,7 +2,7 @@
 
 ```text
 principal ─┐
-roles      ├─► Policy ─► Permissions: select, publish (selectors), properties (names), admin (actions)
+roles      ├─► Policy ─► Permissions: select, publish, send, consume (selectors), properties (names), admin (actions)
 properties ┘
 ```
 
@@ -155,6 +155,8 @@ class Role:
     Attributes:
         select: topics that may be selected.
         publish: topics that may be published to.
+        send: queues that messages may be sent to.
+        consume: queues whose messages may be consumed.
         properties: names of properties that clients may set; ``*`` for all.
         admin: actions of administrators, each one of ``ADMIN_ACTIONS``, ``*``, or ``*`` in place of what follows the
             colon.
@@ -163,9 +165,29 @@ class Role:
 
     select: tuple[Template, ...] = ()
     publish: tuple[Template, ...] = ()
+    send: tuple[Template, ...] = ()
+    consume: tuple[Template, ...] = ()
     properties: frozenset[str] = frozenset()
     admin: frozenset[str] = frozenset()
     mirror: MirrorMode = MirrorMode.ASYNC
+
+    @property
+    def templates(self) -> tuple[tuple[Template, ...], ...]:
+        """What it gives as selectors, in the order of ``_Rules``."""
+        return self.select, self.publish, self.send, self.consume
+
+
+class _Rules(NamedTuple):
+    """What may be done with which paths, as several roles say together.
+
+    Attributes:
+        select: as of ``Role``; likewise the others.
+    """
+
+    select: RuleSet
+    publish: RuleSet
+    send: RuleSet
+    consume: RuleSet
 
 
 class Narrowed(NamedTuple):
@@ -187,24 +209,34 @@ class Permissions:
         roles: whose permissions these are together.
         select: topics that may be selected.
         publish: topics that may be published to.
+        send: queues that messages may be sent to.
+        consume: queues whose messages may be consumed.
         properties: names of properties that may be set; ``*`` for all.
         publishes_all: whether every topic may be published to that is not the system's, so that nobody has to ask.
         selects_all: likewise, whether everything may be selected.
+        sends_all: whether messages may be sent to every queue.
+        consumes_all: whether every queue may be consumed from.
     """
 
     __slots__ = (
         "__weakref__",
+        "_consume",
         "_may_publish",
         "_may_receive",
         "_may_select",
         "_publish",
         "_select",
+        "_send",
+        "consume",
+        "consumes_all",
         "properties",
         "publish",
         "publishes_all",
         "roles",
         "select",
         "selects_all",
+        "send",
+        "sends_all",
     )
 
     def __init__(
@@ -213,17 +245,24 @@ class Permissions:
         *,
         select: Iterable[Selector] | RuleSet = (),
         publish: Iterable[Selector] | RuleSet = (),
+        send: Iterable[Selector] | RuleSet = (),
+        consume: Iterable[Selector] | RuleSet = (),
         properties: frozenset[str] = frozenset(),
         room: SharedRoom | None = None,
     ) -> None:
         self.roles = roles
-        self._select = select if isinstance(select, RuleSet) else RuleSet(select)
-        self._publish = publish if isinstance(publish, RuleSet) else RuleSet(publish)
+        self._select, self._publish, self._send, self._consume = (
+            each if isinstance(each, RuleSet) else RuleSet(each) for each in (select, publish, send, consume)
+        )
         self.select = self._select.selectors
         self.publish = self._publish.selectors
+        self.send = self._send.selectors
+        self.consume = self._consume.selectors
         self.properties = properties
         self.publishes_all = any(each.text == ANY for each in self.publish)
         self.selects_all = any(each.text == ANY for each in self.select)
+        self.sends_all = any(each.text == ANY for each in self.send)
+        self.consumes_all = any(each.text == ANY for each in self.consume)
         self._may_select: Remembered[str, bool] = Remembered(SELECTOR_BYTES, _bytes_of_topic, room)
         self._may_publish: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic, room)
         self._may_receive: Remembered[str, bool] = Remembered(REMEMBERED_BYTES, _bytes_of_topic, room)
@@ -267,6 +306,14 @@ class Permissions:
         """Tell whether a topic may be published to. Whether it is the system's is not asked here."""
         known = self._may_publish.get(topic)
         return self._may_publish.put(topic, self._publish.matches(topic)) if known is None else known
+
+    def may_send(self, queue: TopicPath) -> bool:
+        """Tell whether messages may be sent to a queue. Whether there is one is not asked here."""
+        return self.sends_all or self._send.matches(queue)
+
+    def may_consume(self, queue: TopicPath) -> bool:
+        """Tell whether messages of a queue may be consumed. Whether there is one is not asked here."""
+        return self.consumes_all or self._consume.matches(queue)
 
     def may_set(self, name: str) -> bool:
         """Tell whether the session's client may set, change and remove a property."""
@@ -347,7 +394,7 @@ class Policy:
         self.principals = {name: frozenset(given) for name, given in (principals or {}).items()}
         self._everybodys = self.default.intersection(self.roles)
         self._names: dict[frozenset[str], tuple[str, ...]] = {}
-        self._shared: dict[frozenset[str], tuple[RuleSet, RuleSet]] = {}
+        self._shared: dict[frozenset[str], _Rules] = {}
         # Forgotten with the last session that has them.
         self._permissions: WeakValueDictionary[tuple[object, ...], Permissions] = WeakValueDictionary()
 
@@ -391,11 +438,16 @@ class Policy:
         found = self._permissions.get(key)
         if found is None:
             several = [self.roles[name] for name in sorted(roles)]
-            select, publish = self._rules_of(roles, several)
+            select, publish, send, consume = (
+                _with_own(shared, (template for role in several for template in role.templates[place]), values)
+                for place, shared in enumerate(self._rules_of(roles, several))
+            )
             found = self._permissions[key] = Permissions(
                 roles,
-                select=_with_own(select, (template for role in several for template in role.select), values),
-                publish=_with_own(publish, (template for role in several for template in role.publish), values),
+                select=select,
+                publish=publish,
+                send=send,
+                consume=consume,
                 properties=frozenset().union(*(role.properties for role in several)),
                 room=self._room,
             )
@@ -411,20 +463,22 @@ class Policy:
         given = frozenset[str]().union(*(self.roles[name].admin for name in roles if name in self.roles))
         return frozenset(action for action in ADMIN_ACTIONS if given & {action, EVERYTHING, kind_of(action)})
 
-    def _rules_of(self, roles: frozenset[str], several: list[Role]) -> tuple[RuleSet, RuleSet]:
-        """Find what all sessions with these roles may select, and publish to, whoever they belong to."""
+    def _rules_of(self, roles: frozenset[str], several: list[Role]) -> _Rules:
+        """Find what all sessions with these roles may do with which paths, whoever they belong to."""
         known = self._shared.get(roles)
         if known is None:
-            known = self._shared[roles] = (
-                RuleSet(_bound((each for role in several for each in role.select if not each.names), {})),
-                RuleSet(_bound((each for role in several for each in role.publish if not each.names), {})),
+            known = self._shared[roles] = _Rules(
+                *(
+                    RuleSet(_bound((each for role in several for each in role.templates[place] if not each.names), {}))
+                    for place in range(len(_Rules._fields))
+                )
             )
         return known
 
     def _open_names(self, roles: frozenset[str]) -> tuple[str, ...]:
         known = self._names.get(roles)
         if known is None:
-            templates = (each for name in roles for each in (*self.roles[name].select, *self.roles[name].publish))
+            templates = (each for name in roles for given in self.roles[name].templates for each in given)
             known = self._names[roles] = tuple(sorted({name for each in templates for name in each.names}))
         return known
 
@@ -446,7 +500,11 @@ def _bound(templates: Iterable[Template], values: Mapping[str, str]) -> Iterable
 OPEN: Final = Policy(
     {
         "everybody": Role(
-            select=(parse_template(ANY),), publish=(parse_template(ANY),), properties=frozenset({EVERYTHING})
+            select=(parse_template(ANY),),
+            publish=(parse_template(ANY),),
+            send=(parse_template(ANY),),
+            consume=(parse_template(ANY),),
+            properties=frozenset({EVERYTHING}),
         )
     },
     default=("everybody",),

@@ -20,6 +20,9 @@ select = ["log/*/*/**"]
 publish = ["orders/${principal}/*", "chat/${principal.team}"]
 properties = ["desk"]
 admin = ["sessions:*"]
+[roles.worker]
+send = ["done/*"]
+consume = ["jobs/${principal}"]
 [principals]
 alice = ["trader"]
 """
@@ -46,6 +49,9 @@ def test_check_sums_a_policy_up(run: Run, file: Path) -> None:
         "  publish     orders/${principal}/*, chat/${principal.team}",
         "  properties  desk",
         "  admin       sessions:*",
+        "role worker",
+        "  send        done/*",
+        "  consume     jobs/${principal}",
         "principals with roles of their own: 1",
         "The policy is fit to run.",
     ]
@@ -63,7 +69,7 @@ def test_a_bad_policy_is_told_in_full_with_code_2(run: Run, file: Path, command:
 
 
 def test_check_config_reads_the_policy(run: Run, file: Path) -> None:
-    assert "policy: 4 roles, 1 principals" in run("check-config", "--dev", "--policy", str(file)).out
+    assert "policy: 5 roles, 1 principals" in run("check-config", "--dev", "--policy", str(file)).out
     file.write_text("", "utf-8")
     result = run("check-config", "--dev", "--policy", str(file))
     assert result.code == 2
@@ -82,6 +88,11 @@ def test_explain_tells_what_is_allowed_and_by_which_role(run: Run, file: Path) -
         ["roles: reader, trader", "allowed: all of 'users/alice/*' may be selected", "by: reader"],
     )
     assert explained(run, file, "--principal", "alice", "publish", "orders/alice/1")[0] == 0
+    worker = ("--principal", "w1", "--roles", "worker")
+    assert explained(run, file, *worker, "consume", "jobs/w1")[0] == 0
+    assert explained(run, file, *worker, "consume", "jobs/w2")[0] == 1
+    assert explained(run, file, *worker, "send", "done/w1")[1][1] == "allowed: to send messages to 'done/w1'"
+    assert explained(run, file, *worker, "send", "jobs/w1")[0] == 1
     assert explained(run, file, "--principal", "alice", "property", "desk")[1][-1] == "by: trader"
     assert explained(run, file, "--roles", "half, rest", "--principal", "x", "select", "log/*/**") == (
         0,

@@ -28,8 +28,10 @@ from gateway.core.types import TopicPath
 from gateway.core.wire.errors import InvalidSelector
 
 
-def role(*, select: tuple[str, ...] = (), publish: tuple[str, ...] = (), **others: Any) -> Role:
-    return Role(select=tuple(map(parse_template, select)), publish=tuple(map(parse_template, publish)), **others)
+def role(**given: Any) -> Role:
+    for name in ("select", "publish", "send", "consume"):
+        given[name] = tuple(map(parse_template, given.get(name, ())))
+    return Role(**given)
 
 
 def permissions(*select: str, publish: tuple[str, ...] = ()) -> Permissions:
@@ -73,6 +75,36 @@ def test_permissions_are_the_sum_of_the_roles() -> None:
     assert not nothing.may_select(parse_selector("a/x"))
     assert not nothing.may_publish(TopicPath("a/x"))
     assert repr(nothing) == "<Permissions of no role>"
+
+
+def test_sending_and_consuming_are_permitted_by_themselves() -> None:
+    """Who may publish to a topic, or select it, may not use the queue of that path for it."""
+    policy = Policy(
+        {
+            "topics": role(select=("**",), publish=("**",)),
+            "producer": role(send=("jobs/*", "mine/${principal}")),
+            "worker": role(consume=("jobs/render",)),
+        }
+    )
+    queue, other, mine = TopicPath("jobs/render"), TopicPath("jobs/print"), TopicPath("mine/alice")
+    topics, producer, worker = (policy.permissions_of("alice", [each]) for each in ("topics", "producer", "worker"))
+    for each in (queue, other, mine):
+        assert not topics.may_send(each)
+        assert not topics.may_consume(each)
+        assert producer.may_send(each)
+        assert not producer.may_consume(each)
+    assert [worker.may_consume(each) for each in (queue, other)] == [True, False]
+    assert not worker.may_send(queue)
+    assert not policy.permissions_of("bob", ["producer"]).may_send(mine)
+    both = policy.permissions_of("alice", ["producer", "worker"])
+    assert both.may_send(queue)
+    assert both.may_consume(queue)
+    assert not both.sends_all
+    everybody = OPEN.permissions_of("anybody")
+    assert everybody.sends_all
+    assert everybody.consumes_all
+    assert everybody.may_send(queue)
+    assert everybody.may_consume(queue)
 
 
 def test_sessions_with_the_same_roles_and_values_share_permissions_which_go_with_the_last() -> None:
