@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from gateway.core.types import Attempt, Incarnation, NodeId, NodeRef, PacketId, SessionId
-from gateway.core.wire import packets
+from gateway.core.wire import packets, queue_packets
 from gateway.core.wire.codes import Numbering, Outcome
 from gateway.core.wire.packets import Backoff, Hello, Limits, NoticeCode, Ping, Resume, Welcome
 
@@ -58,7 +58,7 @@ def test_packets_are_immutable_values() -> None:
 def test_every_packet_is_of_one_of_the_two_families() -> None:
     kinds = {
         each
-        for each in vars(packets).values()
+        for each in (*vars(packets).values(), *vars(queue_packets).values())
         if isinstance(each, type)
         and dataclasses.is_dataclass(each)
         and each not in {Limits, Backoff, packets.HistoryPart}
@@ -79,6 +79,7 @@ def test_notice_codes_are_stable_names() -> None:
         "permissions_withdrawn",
         "withheld",
         "snapshots_complete",
+        "unmirrored",
     }
 
 
