@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -120,14 +121,14 @@ class Scene:
         assert [update.version for update in self.updates] == values
         assert list(self.receipts.values()) == list(range(1, len(self.receipts) + 1))
         for recovery in self.recoveries:
-            assert recovery.outcome in {"handed_over", "reattached"} or recovery.replayed, recovery
+            assert recovery.outcome in {"handed_over", "reattached", "mirrored"} or recovery.replayed, recovery
             assert recovery.lost == 0, recovery
 
 
 @asynccontextmanager
-async def scene(patch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+async def scene(patch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Scene]:
     linked = LinkedNodes(patch)
-    async with linked.run("n1", "n2", "n3", **QUICK) as nodes, CuttingProxy(nodes[0].gateway.port) as proxy:
+    async with linked.run("n1", "n2", "n3", **QUICK, **settings) as nodes, CuttingProxy(nodes[0].gateway.port) as proxy:
         yield Scene(linked, nodes, proxy)
 
 
