@@ -65,7 +65,7 @@ async def die(patch: pytest.MonkeyPatch, mode: MirrorMode, at: int, *, to_backup
         patch.setattr(mirror, "_write", moments.before(mirror._write))
         patch.setitem(links._records, "mirrored", moments.before(links._records["mirrored"]))
         patch.setattr(GatedConnection, "let_out", moments.before(GatedConnection.let_out))
-        await eventually(lambda: mirror.is_whole)
+        await eventually(lambda: mirror.backup is not None)
         async with time_limit(60), found.traffic():
             await found.goes_on()
             moments.is_watching = True
