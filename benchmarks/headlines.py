@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from benchmarks.cases import fanout, handoff, own_topic, publish, replay
+from benchmarks.cases import fanout, handoff, mirror, own_topic, publish, replay
 from benchmarks.cases.base import OURS, Reference
 from benchmarks.comparison import GENERATOR_LIMIT, OVERLOADED, has_flag, is_spread, spread
 from benchmarks.document import Document, Judged
@@ -72,6 +72,10 @@ HEADLINES: Final[Mapping[Reference, str]] = {
     _ours("handoff", handoff.VARIANT, "total_cpu"): "2,000 to another node, the first one lives: CPU each, µs",
     _ours("handoff", handoff.VARIANT, "rate"): "… handed over per second",
     _ours("handoff", handoff.VARIANT, "recovered"): "… sessions recovered, %",
+    _ours(
+        "mirror", mirror.STEADY, "live_ratio"
+    ): "a backup, async, steady fan-out: the live node's CPU, times that without",
+    _ours("mirror", mirror.OWN, "live_ratio"): "… own topics: the live node's CPU, times that without",
     _ours("failover", _STORM, "total_cpu"): "node killed, 2,000 back at once: CPU each, µs",
     _ours("failover", _STORM, "redis_share"): "… Redis's CPU beside it, %",
     _ours("failover", _STORM, "recovered"): "… sessions recovered, %",
