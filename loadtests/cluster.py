@@ -29,7 +29,7 @@ START_SECONDS: Final = 60.0
 BALANCED_SECONDS: Final = 20.0
 """How long HAProxy may take to see that a node is ready."""
 _POLL_SECONDS: Final = 0.1
-_NOT_NODES: Final = frozenset({"redis", "haproxy"})
+_NOT_NODES: Final = frozenset({"redis", "haproxy", "demo-page"})
 """The other parts of a stack, by their names in its state file."""
 _SOCKET: Final = "haproxy.sock"
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import redis.asyncio as redis
 
 from gateway.adapters.redis.keys import Keys
+from gateway.app.operations.system_publisher import NAME_PREFIX
 from gateway.core.client.promises import users
 from gateway.core.topics.topics import SYSTEM_SIGN, topic_partition
 from gateway.core.types import SessionId, TopicPath
@@ -164,7 +165,9 @@ class GridReader:
     async def of_sessions(self) -> list[str]:
         """Tell the keys that only sessions have; there are none once every session has ended (P7)."""
         parts = (":session:", ":receipts:", ":owned", ":ids", ":deadlines")
-        return sorted([key async for key in self._redis.scan_iter(f"{PREFIX}:*") if any(part in key for part in parts)])
+        found = [key async for key in self._redis.scan_iter(f"{PREFIX}:*") if any(part in key for part in parts)]
+        # Nodes publish, too, what they leave to their next run; those receipts go away by themselves.
+        return sorted(key for key in found if f":receipts:{NAME_PREFIX}" not in key)
 
     async def calls(self) -> Counter[str]:
         """Tell how often each command has run since the start, scripts and what they call alike."""

@@ -43,7 +43,6 @@ def judge(market: Market, found: list[Recovery]) -> None:
     # Who publishes follows nothing, and has nothing to be replayed.
     own = [recovery for member in market.subscribers for recovery in member.recoveries]
     assert all(each.replayed for each in own if each.outcome == Outcome.FAILED_OVER), outcomes(own)
-    assert len(mirrored) > len(rest), "a tick is short"
 
 
 @pytest.mark.parametrize("mode", [MirrorMode.SYNC, MirrorMode.STRICT])
@@ -80,6 +79,7 @@ async def test_without_waiting_for_the_backup_what_is_not_mirrored_is_declared(
             await market.restart(node)
         judge(market, found)
         mirrored = sum(each.outcome == Outcome.MIRRORED for each in found)
+        assert mirrored, "copies are used"
         figures(f"{len(found)} sessions of killed nodes: {mirrored} mirrored, others replayed; {gaps(found)}")
 
 

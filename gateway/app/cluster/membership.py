@@ -26,6 +26,10 @@ ORPHAN_BATCH: Final = 500
 EXPIRE_BATCH: Final = 100
 """Sessions per step that the reaper ends."""
 
+UNDECLARED_LOOK: Final = 600.0
+"""Seconds between two looks at the timers of queues while none is declared: what was sent before the last of them was
+removed is there still, and is in no hurry."""
+
 TAKEOVER_LEASES: Final = 5
 """Leases after which a takeover that was not finished may be won by another survivor."""
 
@@ -74,6 +78,8 @@ class Membership:
         self._reconnect_advice = context.reconnect_advice
         self._log = context.log
         self._announce = context.announce
+        self._destinations = context.destinations
+        self._queues_looked_at = context.clock.monotonic()
         self._sessions = sessions
         self._grid_recovery = grid_recovery
         self._presence = presence
@@ -216,11 +222,22 @@ class Membership:
                 ):
                     for ended in batch:
                         self._announce(SessionExpired(ended.session, ended.epoch))
-                # Not only of queues that are declared now: what was sent before is there still.
-                mine = range(rank, TOPIC_PARTITIONS, len(alive))
-                await asyncio.gather(*(self._grid.queues.fire(partition) for partition in mine))
+                if self._may_have_queues():
+                    mine = range(rank, TOPIC_PARTITIONS, len(alive))
+                    await asyncio.gather(*(self._grid.queues.fire(partition) for partition in mine))
             except GridUnavailable:
                 continue
+
+    def _may_have_queues(self) -> bool:
+        """Tell whether to look for what is due in queues now: idle clusters without queues ask the grid for nothing.
+
+        A queue that is not declared any more has its messages still, so it is looked at, but seldom.
+        """
+        now = self._clock.monotonic()
+        if not self._destinations.has_queues and now - self._queues_looked_at < UNDECLARED_LOOK:
+            return False
+        self._queues_looked_at = now
+        return True
 
     async def hear_claims(self) -> None:
         """Drop sessions that other nodes say they have claimed from this one, for ever."""
