@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import defaultdict
-from types import TracebackType
-from typing import Self
 
 from gateway.ports import Grid, PositionLost, StreamPosition, TailBatch, TopicValue
+from tests.contract.listening import Reader
 from tests.support.clock import eventually
 
 
-class Follower:
+class Follower(Reader):
     """Reads the tail of one node.
 
     Attributes:
@@ -22,23 +19,10 @@ class Follower:
     """
 
     def __init__(self, grid: Grid) -> None:
-        self.grid = grid
+        super().__init__(grid)
         self.values: defaultdict[int, list[TopicValue]] = defaultdict(list)
         self.positions: dict[int, StreamPosition] = {}
         self.lost: list[int] = []
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._read())
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
 
     async def follow_from_here(self, *partitions: int) -> None:
         """Follow partitions from the ends of their streams."""

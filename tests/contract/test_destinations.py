@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from types import TracebackType
-from typing import Self
-
 import pytest
 
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits, Limits, QueueLimits, WhenFull
 from gateway.core.topics.selectors import parse_selector
-from gateway.ports import AllDestinations, Applied, DestinationRemoved, Grid, GridUnavailable, TooManyDestinations
+from gateway.ports import AllDestinations, Applied, DestinationRemoved, GridUnavailable, TooManyDestinations
+from tests.contract import listening
 from tests.contract.harness import Harness
 from tests.support.clock import eventually
 
@@ -30,54 +26,21 @@ def destination(
     return Destination(selector=parse_selector(selector), limits=limits, origin=origin, made=made)
 
 
-class Listener:
-    """Follows the destinations of one node, and holds what they are now.
+class Listener(listening.Listener[Destination, DestinationRemoved]):
+    """Follows the destinations of one node."""
 
-    Attributes:
-        held: by name.
-        everything: each time that all came, whether the grid was said to have lost writes.
-        changes: in order.
-    """
-
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        self.held: dict[str, Destination] = {}
-        self.everything: list[bool] = []
-        self.changes: list[Destination | DestinationRemoved] = []
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._follow())
-        await eventually(lambda: bool(self.everything), message="everything was read")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-
-    async def holds(self, *destinations: Destination) -> None:
-        """Wait until these are held, and no others."""
-        wanted = {each.name: each for each in destinations}
-        await eventually(lambda: self.held == wanted, message=f"{len(wanted)} destinations are held")
-
-    async def _follow(self) -> None:
+    async def _read(self) -> None:
         async for news in self.grid.destinations.follow():
             if isinstance(news, AllDestinations):
-                self.everything.append(news.lost_writes)
-                self.held = {each.name: each for each in news.destinations}
-                assert len(self.held) == len(news.destinations), "each name once"
-                continue
-            assert news.changes, "at least one"
-            self.changes.extend(news.changes)
-            for change in news.changes:
-                if isinstance(change, DestinationRemoved):
-                    self.held.pop(change.name, None)  # unknown if it was never one that this release can read
-                else:
-                    self.held[change.name] = change
+                self.hear_all(news.destinations, lost_writes=news.lost_writes)
+            else:
+                self.hear_changes(news.changes)
+
+    def _hear(self, change: Destination | DestinationRemoved) -> None:
+        if isinstance(change, DestinationRemoved):
+            self.held.pop(change.name, None)  # unknown if it was never one that this release can read
+        else:
+            self.held[change.name] = change
 
 
 async def test_a_follower_is_given_everything_and_then_each_change(harness: Harness) -> None:

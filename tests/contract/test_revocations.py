@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from types import TracebackType
-from typing import Self
 
 import pytest
 
 from gateway.core.policy.revocations import Revocation, RevocationKind, name_of
-from gateway.ports import AllRevocations, Grid, GridUnavailable, Unblocked
+from gateway.ports import AllRevocations, GridUnavailable, Unblocked
+from tests.contract import listening
 from tests.contract.harness import Harness
 from tests.support.clock import eventually
 
@@ -30,54 +28,21 @@ def revocation(
     return Revocation(kind=kind, value=value, reason=reason, made=made, until=until)
 
 
-class Listener:
-    """Follows the revocations of one node, and holds what they are now.
+class Listener(listening.Listener[Revocation, Unblocked]):
+    """Follows the revocations of one node."""
 
-    Attributes:
-        held: by name.
-        everything: each time that all came, whether the grid was said to have lost writes.
-        changes: in order.
-    """
-
-    def __init__(self, grid: Grid) -> None:
-        self.grid = grid
-        self.held: dict[str, Revocation] = {}
-        self.everything: list[bool] = []
-        self.changes: list[Revocation | Unblocked] = []
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._follow())
-        await eventually(lambda: bool(self.everything), message="everything was read")
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
-
-    async def holds(self, *revocations: Revocation) -> None:
-        """Wait until these are held, and no others."""
-        wanted = {each.name: each for each in revocations}
-        await eventually(lambda: self.held == wanted, message=f"{len(wanted)} revocations are held")
-
-    async def _follow(self) -> None:
+    async def _read(self) -> None:
         async for news in self.grid.revocations.follow():
             if isinstance(news, AllRevocations):
-                self.everything.append(news.lost_writes)
-                self.held = {each.name: each for each in news.revocations}
-                assert len(self.held) == len(news.revocations), "each name once"
-                continue
-            assert news.changes, "at least one"
-            self.changes.extend(news.changes)
-            for change in news.changes:
-                if isinstance(change, Unblocked):
-                    del self.held[change.name]
-                else:
-                    self.held[change.name] = change
+                self.hear_all(news.revocations, lost_writes=news.lost_writes)
+            else:
+                self.hear_changes(news.changes)
+
+    def _hear(self, change: Revocation | Unblocked) -> None:
+        if isinstance(change, Unblocked):
+            del self.held[change.name]
+        else:
+            self.held[change.name] = change
 
 
 async def test_a_follower_is_given_everything_and_then_each_change(harness: Harness) -> None:
