@@ -167,3 +167,20 @@ export class VirtualList {
     event.preventDefault();
   }
 }
+
+/**
+ * Say in a row of columns what a record is, unless the row says so already: what has the focus or is hovered over stays.
+ *
+ * @param {HTMLElement} row
+ * @param {unknown} item - Whose JSON tells whether anything has changed.
+ * @param {{selected: boolean, columns: string, cells: () => HTMLElement[]}} how - `columns` is the class that lays them out.
+ */
+export function fillRow(row, item, { selected, columns, cells }) {
+  const shown = JSON.stringify([item, selected]);
+  if (row.dataset.shown === shown) return;
+  row.dataset.shown = shown;
+  row.setAttribute("aria-selected", String(selected));
+  row.classList.toggle("selected", selected);
+  row.classList.add(columns);
+  row.replaceChildren(...cells());
+}

@@ -4,19 +4,12 @@
  * @module
  */
 
-import { confirm } from "../dialogs.js";
-import { badge, el, panel, say } from "../dom.js";
+import { badge, el, say } from "../dom.js";
 import { bytes, count, moment, plain } from "../format.js";
-import { VirtualList } from "../virtual.js";
+import { RecordView } from "./records.js";
 
 /** Destinations per page: as many as a cluster can have. */
 const PAGE = 1000;
-
-/** Pixels. */
-const ROW_HEIGHT = 34;
-
-/** Milliseconds between two looks: others describe, too. */
-const LOOK = 2000;
 
 const HOUR = 3600;
 const KIB = 1024;
@@ -31,188 +24,100 @@ const KINDS = {
  * @typedef {{selector: string, kind: string, limits: Record<string, unknown>, origin: string, made: number, in_force: boolean}} Destination
  */
 
-/** The view. */
-export class Destinations {
-  #context;
-  /** @type {Destination[]} */
-  #items = [];
-  #asked = new AbortController();
-  #stop = new AbortController();
-  #timer = 0;
-  /** @type {Destination | null} */
-  #selected = null;
-  #filter = el("input", {
-    id: "destination-filter",
-    type: "search",
-    spellcheck: "false",
-    autocomplete: "off",
-    placeholder: "part of a selector",
-    oninput: () => this.#show(),
-  });
-  #problem = el("p", { class: "problem", role: "alert" });
-  #summary = el("p", { class: "quiet", role: "status" });
-  #side = el("div", { class: "side" });
-  #list;
-
+/** @extends {RecordView<Destination>} */
+export class Destinations extends RecordView {
   /** @param {import("../main.js").Context} context */
   constructor(context) {
-    this.#context = context;
-    this.#list = new VirtualList({
-      role: "listbox",
-      rowRole: "option",
-      label: "Destinations",
-      rowHeight: ROW_HEIGHT,
-      fill: (row, item) => this.#fill(row, item),
-      open: (item) => this.#select(item),
+    super(context, {
+      one: "destination",
+      many: "destinations",
+      title: "Destinations",
+      placeholder: "part of a selector",
+      none: "Nothing is said of any path: all are plain values.",
+      columns: ["Kind", "Selector", "By", "Limits"],
+      action: "Describe…",
+      danger: false,
+      right: "destinations:declare",
     });
-    const describe = el("button", { type: "button", onclick: () => this.#describe(null) }, "Describe…");
-    context.rights.guard("destinations:declare", [describe], this.#stop.signal);
-    this.element = el(
-      "div",
-      { class: "view destinations" },
-      el("h1", { class: "visually-hidden" }, "Destinations"),
-      el(
-        "div",
-        { class: "search" },
-        el("label", { for: "destination-filter" }, "Filter"),
-        this.#filter,
-        describe,
-        el("button", { type: "button", onclick: () => void this.#load() }, "Refresh"),
-      ),
-      this.#problem,
-      el(
-        "div",
-        { class: "split" },
-        el(
-          "div",
-          { class: "main-side card flush" },
-          el("div", { class: "list-head destination-columns", "aria-hidden": "true" }, ...["Kind", "Selector", "By", "Limits"].map((each) => el("span", {}, each))),
-          this.#list.element,
-        ),
-        this.#side,
-      ),
-      this.#summary,
-    );
-  }
-
-  start() {
-    void this.#load();
-  }
-
-  stop() {
-    this.#stop.abort();
-    this.#asked.abort();
-    clearTimeout(this.#timer);
-  }
-
-  focusSearch() {
-    this.#filter.focus();
-    this.#filter.select();
-  }
-
-  // --- The list -----------------------------------------------------------------------------------------------------
-
-  /** Load all of it; what is shown stays until the answer is there. */
-  async #load() {
-    clearTimeout(this.#timer);
-    this.#asked.abort();
-    this.#asked = new AbortController();
-    const { signal } = this.#asked;
-    try {
-      const page = await this.#context.api.destinations({ limit: PAGE, signal });
-      if (signal.aborted) return;
-      this.#items = page.items;
-      say(this.#problem, "");
-    } catch (error) {
-      if (signal.aborted) return;
-      say(this.#problem, error instanceof Error ? error.message : String(error));
-    }
-    this.#show();
-    if (!this.#stop.signal.aborted) this.#timer = setTimeout(() => void this.#load(), LOOK);
-  }
-
-  #show() {
-    const text = this.#filter.value.trim().toLowerCase();
-    const found = this.#items.filter(({ selector }) => selector.toLowerCase().includes(text));
-    this.#list.show(found);
-    const what = text === "" ? "" : `${count(found.length)} of `;
-    say(this.#summary, this.#items.length === 0 ? "Nothing is said of any path: all are plain values." : `${what}${count(this.#items.length)} destinations`);
-    const selected = this.#selected;
-    if (selected !== null) {
-      const now = this.#items.find((each) => isSame(each, selected)) ?? null;
-      if (JSON.stringify(now) !== JSON.stringify(selected)) this.#select(now);
-    }
-    this.#list.refresh();
   }
 
   /**
-   * @param {HTMLElement} row
+   * @override
+   * @param {string} _cursor - There is one page only: it holds as many as a cluster can have.
+   * @param {AbortSignal} signal
+   */
+  page(_cursor, signal) {
+    return this.context.api.destinations({ limit: PAGE, signal });
+  }
+
+  /**
+   * @override
    * @param {Destination} item
    */
-  #fill(row, item) {
-    const selected = this.#selected !== null && isSame(item, this.#selected);
-    const shown = JSON.stringify([item, selected]);
-    if (row.dataset.shown === shown) return;
-    row.dataset.shown = shown;
-    row.setAttribute("aria-selected", String(selected));
-    row.classList.toggle("selected", selected);
-    row.classList.add("destination-columns");
-    row.replaceChildren(
+  text({ selector }) {
+    return selector;
+  }
+
+  /**
+   * @override
+   * @param {Destination} one
+   * @param {Destination} other
+   */
+  isSame(one, other) {
+    return one.selector === other.selector && one.origin === other.origin;
+  }
+
+  /**
+   * @override
+   * @param {Destination} item
+   */
+  cells(item) {
+    return [
       el("span", {}, badge(plain(item.kind), item.kind === "value" ? "info" : "good")),
       el("span", { class: "mono cut" }, plain(item.selector)),
       el("span", { class: "cut" }, item.in_force ? plain(item.origin) : `${plain(item.origin)} (replaced)`),
       el("span", { class: "cut quiet" }, limitsOf(item) || "–"),
-    );
+    ];
   }
 
-  // --- One of them --------------------------------------------------------------------------------------------------
-
-  /** @param {Destination | null} item */
-  #select(item) {
-    this.#selected = item;
-    this.element.classList.toggle("has-panel", item !== null);
-    this.#list.refresh();
-    if (item === null) {
-      const focused = this.#side.contains(document.activeElement);
-      this.#side.replaceChildren();
-      if (focused) this.#list.element.focus();
-      return;
-    }
-    const title = el("h2", { class: "mono wrap", tabindex: "-1", id: "panel-title" }, plain(item.selector));
+  /**
+   * @override
+   * @param {Destination} item
+   */
+  details(item) {
     const change = el("button", { type: "button", class: "small", onclick: () => this.#describe(item) }, "Change…");
     const remove = el("button", { type: "button", class: "small danger", onclick: () => this.#remove(item) }, "Remove…");
     const actions = item.kind in KINDS ? [change] : [];
     if (item.origin === "administrator") actions.push(remove);
-    this.#context.rights.guard("destinations:declare", actions, this.#stop.signal);
-    const facts = [
-      ["Kind", plain(item.kind)],
-      ["Said by", item.origin === "file" ? "the file that nodes read" : "an administrator"],
-      ["Since", moment(item.made)],
-      ["In force", item.in_force ? "yes" : "no: what an administrator says counts"],
-      ...Object.entries(item.limits).map(([name, value]) => [plain(name), limitText(name, value)]),
-    ];
-    this.#side.replaceChildren(
-      panel(
-        { title, close: () => this.#select(null) },
-        el("div", { class: "buttons start" }, ...actions),
-        el("dl", { class: "facts" }, ...facts.map(([name, text]) => el("div", {}, el("dt", {}, name ?? ""), el("dd", {}, text ?? "")))),
-        el("p", { class: "quiet about" }, KINDS[item.kind] ?? ""),
-      ),
-    );
-    title.focus({ preventScroll: true });
+    this.guard(actions);
+    return {
+      title: plain(item.selector),
+      actions,
+      facts: [
+        ["Kind", plain(item.kind)],
+        ["Said by", item.origin === "file" ? "the file that nodes read" : "an administrator"],
+        ["Since", moment(item.made)],
+        ["In force", item.in_force ? "yes" : "no: what an administrator says counts"],
+        ...Object.entries(item.limits).map(([name, value]) => [plain(name), limitText(name, value)]),
+      ],
+      about: KINDS[item.kind] ?? "",
+    };
+  }
+
+  /** @override */
+  write() {
+    this.#describe(null);
   }
 
   /** @param {Destination} item */
   #remove(item) {
-    void confirm({
+    this.confirm({
       title: "Remove it?",
       text: `What administrators say of ${plain(item.selector)} is taken back. Histories that are not kept any more are lost.`,
       action: "Remove",
       danger: true,
-      act: () => this.#context.api.removeDestination(item.selector),
+      act: () => this.context.api.removeDestination(item.selector),
       done: "Removed; every node follows within a second",
-    }).then((done) => {
-      if (done) void this.#load();
     });
   }
 
@@ -234,7 +139,7 @@ export class Destinations {
       for (const each of [most, age, size]) each.disabled = kind.value !== "history";
     };
     offer();
-    void confirm({
+    this.confirm({
       title: item === null ? "Describe paths" : "Change it?",
       text: "It counts more than what the file says of the same selector. The most specific selector that matches a path counts.",
       action: "Describe",
@@ -257,11 +162,9 @@ export class Destinations {
         const given = Object.fromEntries(
           [["count", most.value, 1], ["age", age.value, HOUR], ["bytes", size.value, KIB]].filter(([, text]) => text !== "").map(([name, text, unit]) => [name, Number(text) * Number(unit)]),
         );
-        return this.#context.api.setDestination(selector.value.trim(), { kind: kind.value, limits: kind.value === "history" ? given : {} });
+        return this.context.api.setDestination(selector.value.trim(), { kind: kind.value, limits: kind.value === "history" ? given : {} });
       },
       done: "Described; every node follows within a second",
-    }).then((done) => {
-      if (done) void this.#load();
     });
   }
 }
@@ -293,12 +196,4 @@ function limitText(name, value) {
  */
 function amount(value, unit) {
   return typeof value === "number" ? value / unit : null;
-}
-
-/**
- * @param {Destination} one
- * @param {Destination} other
- */
-function isSame(one, other) {
-  return one.selector === other.selector && one.origin === other.origin;
 }

@@ -6,7 +6,7 @@
 
 import { badge, el, say } from "../dom.js";
 import { count, oneLine, plain } from "../format.js";
-import { VirtualList } from "../virtual.js";
+import { VirtualList, fillRow } from "../virtual.js";
 import { SessionPanel } from "./session_panel.js";
 
 /** Sessions per page. */
@@ -218,19 +218,14 @@ export class Sessions {
    */
   #fill(row, item) {
     const selected = this.#panel?.id === item.session;
-    const shown = JSON.stringify([item, selected]);
-    if (row.dataset.shown === shown) return;
-    row.dataset.shown = shown;
-    row.setAttribute("aria-selected", String(selected));
-    row.classList.toggle("selected", selected);
-    row.classList.add("session-columns");
     const { $client: client, ...properties } = item.properties;
-    row.replaceChildren(
+    const cells = () => [
       el("span", { class: "mono cut" }, plain(item.session)),
       el("span", { class: "cut" }, plain(item.principal)),
       el("span", { class: "cut" }, plain(item.node)),
       el("span", {}, item.ended ? badge("ended", "quiet") : item.connected ? badge("connected", "good") : badge("disconnected", "warn")),
       el("span", { class: "cut quiet", title: plain(client ?? "") }, Object.keys(properties).length > 0 ? oneLine(properties) : "–"),
-    );
+    ];
+    fillRow(row, item, { selected, columns: "session-columns", cells });
   }
 }

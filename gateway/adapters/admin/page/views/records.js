@@ -1,0 +1,300 @@
+/**
+ * A list of records with a filter, and a panel beside it about the one that is selected: what destinations and
+ * revocations have in common.
+ *
+ * @module
+ */
+
+import { confirm } from "../dialogs.js";
+import { el, panel, say } from "../dom.js";
+import { count } from "../format.js";
+import { VirtualList, fillRow } from "../virtual.js";
+
+/** Pixels. */
+const ROW_HEIGHT = 34;
+
+/** Milliseconds between two looks, while all of them fit on one page: others write, too. */
+const LOOK = 2000;
+
+/**
+ * @typedef {object} Words
+ * @property {string} one - Prefix of ids and classes, such as `revocation`.
+ * @property {string} many - Class of the view, and the noun of the count below it.
+ * @property {string} title - Heading.
+ * @property {string} placeholder - Of the filter.
+ * @property {string} none - Said while there is nothing.
+ * @property {string[]} columns - Headings of the list.
+ * @property {string} action - On the button that opens the dialog which writes one.
+ * @property {boolean} danger - Whether that does harm.
+ * @property {string} right - What an administrator needs for it.
+ */
+
+/**
+ * The view. A subclass says what the records are.
+ *
+ * @template {object} T
+ */
+export class RecordView {
+  /** @type {T[]} */
+  #items = [];
+  /** What follows the last page that is here; null if that is all. @type {string | null} */
+  #cursor = null;
+  #loading = false;
+  #asked = new AbortController();
+  #timer = 0;
+  #words;
+  /** @type {HTMLInputElement} */
+  #filter;
+  #problem = el("p", { class: "problem", role: "alert" });
+  #summary = el("p", { class: "quiet", role: "status" });
+  #side = el("div", { class: "side" });
+  #list;
+  /** The one that the panel is about. @type {T | null} */
+  selected = null;
+  stopped = new AbortController();
+
+  /**
+   * @param {import("../main.js").Context} context
+   * @param {Words} words
+   */
+  constructor(context, words) {
+    this.context = context;
+    this.#words = words;
+    const write = el("button", { type: "button", class: words.danger && "danger", onclick: () => this.write() }, words.action);
+    this.guard([write]);
+    this.#filter = el("input", {
+      id: `${words.one}-filter`,
+      type: "search",
+      spellcheck: "false",
+      autocomplete: "off",
+      placeholder: words.placeholder,
+      oninput: () => this.#show(),
+    });
+    this.#list = new VirtualList({
+      role: "listbox",
+      rowRole: "option",
+      label: words.title,
+      rowHeight: ROW_HEIGHT,
+      fill: (row, item) => this.#fill(row, item),
+      open: (item) => this.select(item),
+      nearEnd: () => void this.#more(),
+    });
+    this.element = el(
+      "div",
+      { class: `view ${words.many}` },
+      el("h1", { class: "visually-hidden" }, words.title),
+      el(
+        "div",
+        { class: "search" },
+        el("label", { for: `${words.one}-filter` }, "Filter"),
+        this.#filter,
+        write,
+        el("button", { type: "button", onclick: () => void this.load() }, "Refresh"),
+      ),
+      this.#problem,
+      el(
+        "div",
+        { class: "split" },
+        el(
+          "div",
+          { class: "main-side card flush" },
+          el("div", { class: `list-head ${words.one}-columns`, "aria-hidden": "true" }, ...words.columns.map((each) => el("span", {}, each))),
+          this.#list.element,
+        ),
+        this.#side,
+      ),
+      this.#summary,
+    );
+  }
+
+  // --- What the records are -----------------------------------------------------------------------------------------
+
+  /**
+   * Ask for a page.
+   *
+   * @param {string} _cursor - What follows the page before; empty for the first one.
+   * @param {AbortSignal} _signal
+   * @returns {Promise<{items: T[], cursor: string | null}>}
+   */
+  page(_cursor, _signal) {
+    throw new Error("a subclass asks");
+  }
+
+  /**
+   * Return what the filter looks at.
+   *
+   * @param {T} _item
+   * @returns {string}
+   */
+  text(_item) {
+    throw new Error("a subclass says");
+  }
+
+  /**
+   * Tell whether two are the same record, though one may be newer.
+   *
+   * @param {T} _one
+   * @param {T} _other
+   * @returns {boolean}
+   */
+  isSame(_one, _other) {
+    throw new Error("a subclass tells");
+  }
+
+  /**
+   * Tell whether the panel shows what is not so any more.
+   *
+   * @param {T | null} now - Null if it is gone.
+   * @param {T} shown
+   */
+  isStale(now, shown) {
+    return JSON.stringify(now) !== JSON.stringify(shown);
+  }
+
+  /** Open the dialog that writes another one. */
+  write() {
+    throw new Error("a subclass opens it");
+  }
+
+  /**
+   * Make the cells of a row.
+   *
+   * @param {T} _item
+   * @returns {HTMLElement[]}
+   */
+  cells(_item) {
+    throw new Error("a subclass makes them");
+  }
+
+  /**
+   * Say what the panel shows.
+   *
+   * @param {T} _item
+   * @returns {{title: string, actions: HTMLButtonElement[], facts: string[][], about: string}}
+   */
+  details(_item) {
+    throw new Error("a subclass says");
+  }
+
+  // --- The view -----------------------------------------------------------------------------------------------------
+
+  /**
+   * Have buttons work only for whoever may write.
+   *
+   * @param {HTMLButtonElement[]} buttons
+   */
+  guard(buttons) {
+    this.context.rights.guard(this.#words.right, buttons, this.stopped.signal);
+  }
+
+  /**
+   * Ask before something is written, and look again when it was.
+   *
+   * @param {Parameters<typeof confirm>[0]} question
+   */
+  confirm(question) {
+    void confirm(question).then((done) => {
+      if (done) void this.load();
+    });
+  }
+
+  start() {
+    void this.load();
+  }
+
+  stop() {
+    this.stopped.abort();
+    this.#asked.abort();
+    clearTimeout(this.#timer);
+  }
+
+  focusSearch() {
+    this.#filter.focus();
+    this.#filter.select();
+  }
+
+  /** Load it from its beginning; what is shown stays until the answer is there. */
+  async load() {
+    clearTimeout(this.#timer);
+    this.#asked.abort();
+    this.#asked = new AbortController();
+    this.#loading = false;
+    this.#cursor = "";
+    await this.#more();
+  }
+
+  async #more() {
+    if (this.#loading || this.#cursor === null) return;
+    this.#loading = true;
+    const { signal } = this.#asked;
+    const first = this.#cursor === "";
+    try {
+      const page = await this.page(this.#cursor, signal);
+      if (signal.aborted) return;
+      this.#items = first ? page.items : [...this.#items, ...page.items];
+      this.#cursor = page.cursor;
+      say(this.#problem, "");
+    } catch (error) {
+      if (signal.aborted) return;
+      this.#cursor = null;
+      say(this.#problem, error instanceof Error ? error.message : String(error));
+    }
+    this.#loading = false;
+    this.#show();
+    if (first && this.#cursor === null && !this.stopped.signal.aborted) this.#timer = setTimeout(() => void this.load(), LOOK);
+  }
+
+  #show() {
+    const text = this.#filter.value.trim().toLowerCase();
+    const found = this.#items.filter((each) => this.text(each).toLowerCase().includes(text));
+    this.#list.show(found);
+    const what = text === "" ? "" : `${count(found.length)} of `;
+    const more = this.#cursor === null ? "" : ", and more";
+    say(this.#summary, this.#items.length === 0 ? this.#words.none : `${what}${count(this.#items.length)} ${this.#words.many}${more}`);
+    const selected = this.selected;
+    if (selected !== null && this.#cursor === null) {
+      const now = this.#items.find((each) => this.isSame(each, selected)) ?? null;
+      if (this.isStale(now, selected)) this.select(now);
+    }
+    this.#list.refresh();
+    // A filter looks at what is here: all of it has to come.
+    if (text !== "") void this.#more();
+  }
+
+  /**
+   * @param {HTMLElement} row
+   * @param {T} item
+   */
+  #fill(row, item) {
+    const selected = this.selected !== null && this.isSame(item, this.selected);
+    fillRow(row, item, { selected, columns: `${this.#words.one}-columns`, cells: () => this.cells(item) });
+  }
+
+  /**
+   * Show one in the panel.
+   *
+   * @param {T | null} item
+   */
+  select(item) {
+    this.selected = item;
+    this.element.classList.toggle("has-panel", item !== null);
+    this.#list.refresh();
+    if (item === null) {
+      const focused = this.#side.contains(document.activeElement);
+      this.#side.replaceChildren();
+      if (focused) this.#list.element.focus();
+      return;
+    }
+    const { title: text, actions, facts, about } = this.details(item);
+    const title = el("h2", { class: "mono wrap", tabindex: "-1", id: "panel-title" }, text);
+    this.#side.replaceChildren(
+      panel(
+        { title, close: () => this.select(null) },
+        el("div", { class: "buttons start" }, ...actions),
+        el("dl", { class: "facts" }, ...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+        el("p", { class: "quiet about" }, about),
+      ),
+    );
+    title.focus({ preventScroll: true });
+  }
+}
