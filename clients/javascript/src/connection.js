@@ -48,6 +48,8 @@ export class Connection {
   #probedAt = -Infinity;
   /** @type {(() => void) | null} */
   #cancelPoll = null;
+  /** @type {(() => void) | null} */
+  #cancelLook = null;
 
   /**
    * @param {import("./environment.js").Environment} environment
@@ -86,10 +88,23 @@ export class Connection {
     });
   }
 
-  /** Find out in a short time whether the node is still there. */
+  /**
+   * Find out in a short time whether the node is still there.
+   *
+   * One question at a time, because a pong does not say which ping it answers. Whoever doubts meanwhile is right to: since
+   * the last question the network may have become another one, so the question is put again.
+   */
   look() {
+    if (this.#over) return;
     const now = this.#environment.now();
-    if (this.#over || now - this.#probedAt < PROBE_PAUSE) return;
+    const wait = this.#machine.isProbing ? PROBE_PAUSE : this.#probedAt + PROBE_PAUSE - now;
+    if (wait > 0) {
+      this.#cancelLook ??= this.#environment.after(() => {
+        this.#cancelLook = null;
+        this.look();
+      }, wait);
+      return;
+    }
     this.#probedAt = now;
     this.#machine.probe(now, PROBE_PATIENCE);
     this.wake();
@@ -114,6 +129,7 @@ export class Connection {
     this.#over = true;
     this.#cancelTimer?.();
     this.#cancelPoll?.();
+    this.#cancelLook?.();
     this.#transport.listen(null);
     this.#settle(ending);
   }

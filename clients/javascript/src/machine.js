@@ -403,6 +403,11 @@ export class SessionMachine {
     this.sendLink({ type: "ping" });
   }
 
+  /** Whether a probe has no answer yet. */
+  get isProbing() {
+    return this.#patience !== null;
+  }
+
   /** @param {number} now */
   #heard(now) {
     this.#silentAt = now + (this.#patience ?? this.#policy.pingTimeout);

@@ -243,6 +243,9 @@ function awakening(network) {
   return { listeners, now: () => [...listeners].forEach((each) => each()) };
 }
 
+/** How many pings a client has sent on its connection. */
+const pings = (network) => network.last.packets.filter(({ type }) => type === "ping").length;
+
 /** A page, as far as the platform tells of it, while *body* runs. */
 async function inPage(body) {
   const [page, document] = [new EventTarget(), new EventTarget()];
@@ -294,14 +297,48 @@ test("a page that wakes up asks its node at once, and goes on if it answers", as
   const events = awakening(network);
   const session = await open(network);
   events.now();
-  events.now();
   await settle();
-  assert.deepEqual(network.last.packets.filter(({ type }) => type === "ping").length, 1);
+  assert.equal(pings(network), 1);
   await network.clock.pass(1);
   network.last.say({ type: "pong", received: 0 });
   await network.clock.pass(30);
   assert.equal(session.state, "connected");
   assert.equal(network.connections.length, 1);
+  assert.equal(pings(network), 1);
+});
+
+test("a page that is offline and online at once asks again, because the answer may be of the network before", async () => {
+  const network = new Network();
+  const events = awakening(network);
+  await open(network);
+  const old = network.last;
+  events.now();
+  events.now();
+  events.now();
+  await settle();
+  old.say({ type: "pong", received: 0 });
+  await network.clock.pass(0.9);
+  assert.equal(pings(network), 1, "more than one a second would be impolite");
+  await network.clock.pass(0.2);
+  assert.equal(pings(network), 2);
+  await network.clock.pass(3);
+  assert.equal(old.closed.code, 4002);
+});
+
+test("... but only once the first question is answered, because pongs do not say which ping they answer", async () => {
+  const network = new Network();
+  const events = awakening(network);
+  await open(network);
+  events.now();
+  events.now();
+  await network.clock.pass(2.5);
+  assert.equal(pings(network), 1);
+  network.last.say({ type: "pong", received: 0 });
+  await network.clock.pass(1);
+  assert.equal(pings(network), 2);
+  network.last.say({ type: "pong", received: 0 });
+  await network.clock.pass(30);
+  assert.deepEqual([pings(network), network.connections.length], [2, 1]);
 });
 
 test("a page that wakes up beside a dead connection resumes in seconds", async () => {
@@ -371,6 +408,10 @@ test("who has slept for longer than the node may be silent looks before it gives
   network.clock.now += 300;
   await network.clock.pass(0.1);
   assert.equal(session.state, "connected");
+  network.last.say({ type: "pong", received: 0 });
+  // Both the timer that was late and the clocks that were compared tell of the sleep.
+  await network.clock.pass(1);
+  assert.equal(pings(network), 2);
   network.last.say({ type: "pong", received: 0 });
   await network.clock.pass(10);
   assert.equal(network.connections.length, 1);
