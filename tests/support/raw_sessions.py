@@ -67,3 +67,15 @@ async def values(raw: RawClient, count: int) -> list[tuple[int, str, Any, bool]]
     """Return the next updates: id, topic, value, and whether it is a snapshot."""
     found = [await raw.expect("update") for _ in range(count)]
     return [(each["id"], each["topic"], each["value"], each.get("snapshot", False)) for each in found]
+
+
+def live_after(received: int, *changes: tuple[str, Any]) -> list[tuple[int, str, Any, bool]]:
+    """Return what ``values`` does for live updates of topics that come behind the packet *received*, with no gap."""
+    return [(received + place, topic, value, False) for place, (topic, value) in enumerate(changes, 1)]
+
+
+async def published(raw: RawClient, number: int, topic: str, value: object) -> None:
+    """Publish by the packet and request *number*, and have it accepted."""
+    await raw.send({"id": number, "type": "publish", "request": number, "topic": topic, "value": value})
+    reply = await raw.expect("reply")
+    assert (reply["request"], reply.get("error")) == (number, None)

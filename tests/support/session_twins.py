@@ -216,6 +216,7 @@ class Twins:
             "refusing": session.refusing,
             "declaring": session.declaring is not None,
             "credentials told": session.credential_told,
+            "from a copy": session.from_copy,
             "acknowledgement due": session.machine._ack_due is not None,
             "pinged": session.machine._ping_pending,
         }.items():
@@ -273,6 +274,14 @@ class Twins:
         def act(session: ServerSession, _now: float) -> None:
             change = session.selections.select if selects else session.selections.deselect
             session.selections = change(parse_selector(selector))
+
+        self.all_do(act)
+
+    def come_from_copy(self) -> None:
+        """Go on as a session whose node has died, and whose backup had a copy."""
+
+        def act(session: ServerSession, _now: float) -> None:
+            session.from_copy = True
 
         self.all_do(act)
 
@@ -432,6 +441,7 @@ def lived() -> Twins:
     twins.show_credentials(100.0, 60.0)
     twins.select("a/**", selects=True)
     twins.describe("colour", 7)
+    twins.come_from_copy()
     kinds = ("subscribe", "publish", "publish", "properties", "unsubscribe", "authenticate", "bye")
     twins.ask(kinds, jump=0, resubmitted=False, acknowledges=False, grid=True)
     twins.start()

@@ -95,8 +95,6 @@ class Session(ServerSession):
         refreshes: how often it may show fresh credentials; None before it has shown any.
         given_by: the node that has handed it over and keeps a copy until its client has said a word here; None if
             there is none.
-        from_copy: it went on here from a copy that a backup had. Its client may send a request as if for the first
-            time that its dead node has executed, and of which the backup has not heard.
     """
 
     __slots__ = (
@@ -113,7 +111,6 @@ class Session(ServerSession):
         "ending",
         "epoch",
         "fixed",
-        "from_copy",
         "given_by",
         "lane",
         "meter",
@@ -162,7 +159,6 @@ class Session(ServerSession):
         self.dropped = False
         self.elsewhere_until = -inf
         self.given_by: NodeRef | None = None
-        self.from_copy = False
         self.outcome = Outcome.CREATED
         self.replayed: bool | None = None
         self.paused = False

@@ -82,6 +82,11 @@ class MirrorLog(Generic[S]):
         """Sessions of which the backup has no copy yet, or not any more."""
         return len(self._line)
 
+    @property
+    def is_written(self) -> bool:
+        """Whether all of each session has been written, so that the backup has copies once it has taken that in."""
+        return not self._line and not any(tap.must_rewrite for tap in self._dirty)
+
     def __contains__(self, session: object) -> bool:
         return session in self._taps
 

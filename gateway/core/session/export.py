@@ -80,6 +80,7 @@ _EXPORTED = (
     "publish_partitions",
     "declared",
     "declaring",
+    "from_copy",
 )
 """The fields of an exported session; with a change of them ``byte_form.VERSION`` grows."""
 
@@ -122,6 +123,7 @@ def export(session: ServerSession, now: float) -> bytes:
         "publish_partitions": list[JsonValue](sorted(session.publish_partitions)),
         "declared": session.declared,
         "declaring": None if session.declaring is None else list(session.declaring),
+        "from_copy": session.from_copy,
     }
     return seal(join([session.machine.export(now), write_record(fields, bodies)]))
 
@@ -186,6 +188,7 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
     session.token_confirmed = record.boolean("token_confirmed")
     session.publish_partitions = frozenset(record.integers("publish_partitions"))
     session.declaring = _read_declaring(record)
+    session.from_copy = record.boolean("from_copy")
     return session
 
 

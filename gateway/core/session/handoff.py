@@ -242,6 +242,7 @@ def assume(session: ServerSession, given: ServerSession) -> None:
     session.declared = given.declared
     session.declaring = given.declaring
     session.supports = given.supports
+    session.from_copy = given.from_copy
 
 
 def _object(data: bytes) -> dict[str, JsonValue]:

@@ -79,6 +79,8 @@ class ServerSession:
         declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
         declaring: by which packet at the latest the notice of the newest loss has arrived, and what the client knew
             before; None if it has.
+        from_copy: it has gone on from a copy that a backup had, here or at a node before. Its client may send a request
+            as if for the first time that its dead node has executed, and of which the backup has not heard.
     """
 
     # One flat object, from which the node's own is derived: ten thousand idle sessions have no further object each, and
@@ -93,6 +95,7 @@ class ServerSession:
         "credential_told",
         "declared",
         "declaring",
+        "from_copy",
         "id",
         "machine",
         "newest",
@@ -141,6 +144,7 @@ class ServerSession:
         self.publish_partitions: frozenset[int] = frozenset()
         self.declared = declared
         self.declaring: tuple[int, GridGeneration] | None = None
+        self.from_copy = False
 
     # --- Requests -----------------------------------------------------------------------------------------------------
 
@@ -236,6 +240,7 @@ class ServerSession:
         self.pending = PendingRequests()
         self.answers.forget()
         self.declaring = None
+        self.from_copy = False  # what may have been executed comes as resubmitted
 
     def _look_at_acknowledgements(self) -> None:
         machine = self.machine

@@ -10,14 +10,25 @@ from typing import Any
 import pytest
 
 from gateway.app.cluster.mirror.gate import GatedConnection
-from gateway.core.types import NodeRef, SessionId
+from gateway.core.types import SessionId
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports import Backup
-from gateway.ports.peers import DOWN, LinkState, NoLink, TooLarge
+from gateway.ports.peers import NoLink, TooLarge
 from tests.support.linked_nodes import LinkedNodes
+from tests.support.mirrored_nodes import RefusingLink, caught_up, mirror_of
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import Closed, RawClient
-from tests.support.raw_sessions import SUPPORTS, held_by, last_id, publisher, resumed, subscribed, values
+from tests.support.raw_sessions import (
+    SUPPORTS,
+    held_by,
+    last_id,
+    live_after,
+    published,
+    publisher,
+    resumed,
+    subscribed,
+    values,
+)
 from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P12")
@@ -28,26 +39,6 @@ async def mirrored(linked: LinkedNodes) -> AsyncIterator[list[TestNode]]:
     """n1, n2 and n3, of which n2 keeps copies of n1's sessions."""
     async with linked.run("n1", "n2", "n3", backup="n2") as nodes:
         yield nodes
-
-
-async def caught_up(node: TestNode, sessions: int = 1) -> None:
-    """Wait until the backup has taken in all that there is to know of so many sessions at least."""
-
-    def has_all() -> bool:
-        mirror = node.gateway.node.mirror
-        assert mirror is not None
-        log = mirror._log
-        return (
-            log is not None
-            and mirror.is_whole
-            and len(log) >= sessions
-            and not log.waiting
-            and not log._woken
-            and not log._woken_later
-            and log.acknowledged == log.sequence
-        )
-
-    await eventually(has_all)
 
 
 async def test_a_client_whose_node_died_goes_on_at_the_backup(mirrored: list[TestNode]) -> None:
@@ -70,13 +61,8 @@ async def test_a_client_whose_node_died_goes_on_at_the_backup(mirrored: list[Tes
             assert (back["outcome"], back["numbering"], back["lost"]) == ("mirrored", "kept", 0)
             assert (back["received"], back["node"]) == (1, "n2")
             await ask.publish("a/x", 4)
-            assert await values(again, 3) == [
-                (received + 1, "a/x", 2, False),
-                (received + 2, "a/y", 3, False),
-                (received + 3, "a/x", 4, False),
-            ]
-            await again.send({"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5})
-            assert (await again.expect("reply"))["request"] == 2
+            assert await values(again, 3) == live_after(received, ("a/x", 2), ("a/y", 3), ("a/x", 4))
+            await published(again, 2, "c", 5)
             assert n2.gateway.node.holder is not None
             assert SessionId(welcome["session"]) not in n2.gateway.node.holder
 
@@ -95,7 +81,7 @@ async def test_any_node_asks_the_backup(mirrored: list[TestNode]) -> None:
         async with RawClient(n3.url) as again:
             back = await resumed(again, welcome["token"], received=received, oldest=2)
             assert (back["outcome"], back["lost"]) == ("mirrored", 0)
-            assert await values(again, 1) == [(received + 1, "a/x", 1, False)]
+            assert await values(again, 1) == live_after(received, ("a/x", 1))
             await again.send({"type": "ack", "received": received + 1})
             holder = n2.gateway.node.holder
             assert holder is not None
@@ -112,8 +98,7 @@ async def test_what_the_copy_lacks_is_declared(mirrored: list[TestNode], monkeyp
         async with RawClient(n1.url) as raw:
             welcome = await subscribed(raw, "a/**")
             await caught_up(n1)
-            assert n1.gateway.node.mirror is not None
-            monkeypatch.setattr(n1.gateway.node.mirror, "_write", lambda: None)
+            monkeypatch.setattr(mirror_of(n1), "_write", lambda: None)
             await ask.publish("a/x", 1)
             await raw.expect("update")
             received = last_id(raw)
@@ -155,6 +140,33 @@ async def test_requests_under_way_are_gone_on_with_and_executed_once(
             assert [value for _, _, value, _ in await values(watcher, 1)] == [6]
 
 
+@pytest.mark.promise("P5")
+async def test_a_publish_that_no_copy_knows_of_is_executed_once_also_if_the_session_moves_on(
+    mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client sends it again as it was; the node to which the backup has handed it over has to know why."""
+    n1, n2, n3 = mirrored
+    async with RawClient(n3.url) as watcher:
+        await subscribed(watcher, "c")
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            await caught_up(n1)
+            received = last_id(raw)
+            monkeypatch.setattr(mirror_of(n1), "_write", lambda: None)
+            await raw.send({"id": 2, "type": "publish", "request": 2, "topic": "c", "value": 5})
+            assert [value for _, _, value, _ in await values(watcher, 1)] == [5]
+            await n1.gateway.close()
+        async with RawClient(n2.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["received"]) == ("mirrored", 1)
+        async with RawClient(n3.url) as third:
+            onward = await resumed(third, back["token"], attempt=2, received=received, oldest=2)
+            assert (onward["outcome"], onward["received"]) == ("handed_over", 1)
+            await published(third, 2, "c", 5)
+            await published(third, 3, "c", 6)
+        assert [value for _, _, value, _ in await values(watcher, 1)] == [6]
+
+
 async def test_an_absent_client_has_what_it_is_owed_from_the_copy(mirrored: list[TestNode]) -> None:
     n1, n2, n3 = mirrored
     async with RawClient(n3.url) as bob:
@@ -181,8 +193,7 @@ async def test_who_does_not_know_the_outcome_is_not_copied_and_fails_over(mirror
     async with RawClient(n1.url) as raw:
         welcome = await subscribed(raw, "a/**", supports=["handed_over", "replay"])
         assert "backup" not in welcome
-        assert n1.gateway.node.mirror is not None
-        assert n1.gateway.node.mirror.counts() == (0, 0)
+        assert mirror_of(n1).counts() == (0, 0)
         await n1.gateway.close()
     async with RawClient(n2.url) as again:
         back = await again.resume(welcome["token"], attempt=1, supports=["handed_over", "replay"])
@@ -248,8 +259,7 @@ async def test_a_backup_that_goes_is_replaced_by_another(linked: LinkedNodes) ->
         async with RawClient(n1.url) as raw:
             welcome = await subscribed(raw, "a/**")
             await caught_up(n1)
-            mirror = n1.gateway.node.mirror
-            assert mirror is not None
+            mirror = mirror_of(n1)
             assert mirror.backup is not None
             first = next(node for node in nodes if node.gateway.me == mirror.backup)
             other = next(node for node in nodes[1:] if node is not first)
@@ -271,8 +281,7 @@ async def test_a_link_that_was_cut_has_the_backup_filled_anew(
         ask = await publisher(bob)
         welcome = await subscribed(raw, "a/**")
         await caught_up(n1)
-        mirror = n1.gateway.node.mirror
-        assert mirror is not None
+        mirror = mirror_of(n1)
         linked.network.cut(n1.gateway.me, n2.gateway.me)
         await eventually(lambda: mirror.backup is None)
         await ask.publish("a/x", 1)
@@ -287,70 +296,19 @@ async def test_a_link_that_was_cut_has_the_backup_filled_anew(
             assert (back["outcome"], back["lost"]) == ("mirrored", 0)
 
 
-async def test_a_link_that_is_gone_and_not_yet_told_of_does_not_hold_the_node_up(
-    mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("error", [NoLink("it has broken"), TooLarge("it is too large")], ids=["down", "too large"])
+async def test_a_frame_that_no_link_takes_does_not_hold_the_node_up(mirrored: list[TestNode], error: NoLink) -> None:
     """Found by chaos: a node that woke up chose a backup to which the link had broken, for ever in one turn."""
     n1, n2, n3 = mirrored
-    links, mirror = n1.gateway.node.links, n1.gateway.node.mirror
-    assert links is not None
-    assert mirror is not None
     async with RawClient(n3.url) as bob, RawClient(n1.url) as raw:
         ask = await publisher(bob)
         await subscribed(raw, "a/**")
         await caught_up(n1)
-        down, refused = True, 0
-        state, send = links.links.state, links.links.send
-
-        def is_down(node: NodeRef) -> LinkState:
-            return DOWN if down and node == n2.gateway.me else state(node)
-
-        def refuse(to: NodeRef, kind: str, record: bytes) -> int:
-            nonlocal refused
-            if not down or to != n2.gateway.me:
-                return send(to, kind, record)
-            refused += 1
-            # Else the test would hang as the node did.
-            assert refused < 100, "it is tried again and again, and nothing else gets its turn"
-            raise NoLink("it has broken")
-
-        monkeypatch.setattr(links.links, "state", is_down)
-        monkeypatch.setattr(links.links, "send", refuse)
-        await ask.publish("a/x", 1)
-        await raw.expect("update")
-        await eventually(lambda: mirror.backup is None)
-        await ask.publish("a/x", 2)
-        await raw.expect("update")
-        assert refused <= 2
-        down = False
-        await caught_up(n1)
-
-
-async def test_a_frame_that_no_link_takes_does_not_hold_the_node_up(
-    mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    n1, _, n3 = mirrored
-    links, mirror = n1.gateway.node.links, n1.gateway.node.mirror
-    assert links is not None
-    assert mirror is not None
-    async with RawClient(n3.url) as bob, RawClient(n1.url) as raw:
-        ask = await publisher(bob)
-        await subscribed(raw, "a/**")
-        await caught_up(n1)
-        refused = 0
-
-        def refuse(to: NodeRef, kind: str, record: bytes) -> int:
-            nonlocal refused
-            refused += 1
-            assert refused < 100, "it is tried again and again, and nothing else gets its turn"
-            raise TooLarge("it is too large")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(links.links, "send", refuse)
+        with RefusingLink(n1, n2, error) as link:
             for number in range(3):
                 await ask.publish("a/x", number)
                 await raw.expect("update")
-            assert 1 <= refused <= 2
+            assert 1 <= link.refused <= 2
         await caught_up(n1)
 
 
@@ -360,7 +318,7 @@ async def test_a_frame_that_no_link_takes_does_not_hold_the_node_up(
 @pytest.fixture
 async def strict(linked: LinkedNodes) -> AsyncIterator[list[TestNode]]:
     async with linked.run("n1", "n2", "n3", backup="n2", mirror=MirrorMode.STRICT) as nodes:
-        await eventually(lambda: all(node.gateway.node.mirror.backup for node in (nodes[0], nodes[2])))  # type: ignore[union-attr]
+        await eventually(lambda: all(mirror_of(node).backup for node in (nodes[0], nodes[2])))
         yield nodes
 
 
@@ -404,8 +362,7 @@ async def test_a_silent_backup_is_not_waited_for_and_that_is_told(linked: Linked
     """Sync: after the patience packets leave without the backup; when it has caught up, they wait for it again."""
     patience = scaled(0.3)
     async with linked.run("n1", "n2", backup="n2", mirror=MirrorMode.SYNC, mirror_patience=patience) as (n1, n2):
-        mirror = n1.gateway.node.mirror
-        assert mirror is not None
+        mirror = mirror_of(n1)
         await eventually(lambda: mirror.backup is not None)
         async with RawClient(n2.url) as bob, RawClient(n1.url) as raw:
             ask = await publisher(bob)
@@ -436,8 +393,7 @@ async def test_a_role_asks_for_more_than_its_node(linked: LinkedNodes, tmp_path:
         '[roles.reader]\nselect = ["**"]\n[roles.exact]\nmirror = "sync"\n'
     )
     async with linked.run("n1", "n2", backup="n2", policy=policy) as (n1, _):
-        mirror = n1.gateway.node.mirror
-        assert mirror is not None
+        mirror = mirror_of(n1)
         await eventually(lambda: mirror.backup is not None)
         async with RawClient(n1.url) as alice, RawClient(n1.url) as carol:
             assert (await alice.hello("alice", **SUPPORTS))["mirror"] == "sync"

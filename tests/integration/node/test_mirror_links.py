@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from gateway.app.cluster.handoff import taker
-from tests.integration.node.test_mirror import caught_up
 from tests.support.linked_nodes import LinkedNodes
+from tests.support.mirrored_nodes import caught_up
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
 from tests.support.raw_sessions import last_id, publisher, resumed, subscribed

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gateway.app.cluster.mirror import source
+from gateway.catalogue.log_events import BACKUP_WHOLE
 from gateway.core.types import NodeRef
 from gateway.ports import Backup
 from tests.support.clock import eventually as sooner_or_later
 from tests.support.linked_nodes import LinkedNodes
-from tests.support.nodes import TestNode
+from tests.support.mirrored_nodes import mirror_of
+from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
 from tests.support.raw_sessions import subscribed
 from tests.support.times import scaled
@@ -51,6 +53,13 @@ async def test_it_is_told_again_before_the_grid_forgets_it(
         me, nodes = n1.gateway.me, n1.gateway.node._context.grid.nodes
         assert await nodes.tell_backup(me, None, keep=1.0), "as if it had been forgotten"
         await knows(n2, n1, n2.gateway.me, 1)
+
+
+async def test_a_node_without_sessions_has_a_whole_backup_too(linked: LinkedNodes) -> None:
+    """Whoever waits for the log event before it goes on, as when nodes are stopped one by one, waited for ever."""
+    async with linked.run("n1", "n2", backup="n2") as (n1, _):
+        await eventually(lambda: mirror_of(n1).is_whole)
+        assert n1.log.of(BACKUP_WHOLE)
 
 
 async def test_who_watches_the_system_is_told_too(linked: LinkedNodes) -> None:

@@ -169,6 +169,7 @@ def test_a_session_goes_on_with_what_only_its_node_knew_and_with_what_the_grid_s
     before.newest = RequestNumber(4)
     before.answers.settled = RequestNumber(2)
     before.declaring = (3, GridGeneration(1))
+    before.from_copy = True
     before.token_generation, before.attempt = TokenGeneration(1), Attempt(0)
     before.properties = {"of": "then"}
     after = session()
@@ -186,7 +187,7 @@ def test_a_session_goes_on_with_what_only_its_node_knew_and_with_what_the_grid_s
         (4, False),
     ]
     assert after.pending.started == 0
-    assert (after.newest, after.answers.settled, after.declaring) == (4, 2, (3, 1))
+    assert (after.newest, after.answers.settled, after.declaring, after.from_copy) == (4, 2, (3, 1), True)
     assert after.machine is given.machine
     assert (after.token_generation, after.attempt, after.properties) == (2, 9, {"of": "now"})
 

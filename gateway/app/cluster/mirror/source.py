@@ -95,6 +95,8 @@ class MirrorSource:
         """A log whose sessions have yet to be let go of."""
         self._number = 0
         self._unfilled = 0
+        self._filled_in: int | None = None
+        """The frame by which all sessions had been written; None if they have not been."""
         self._whole = False
         self._refused: list[int] = []
         self._not_before = 0.0
@@ -230,6 +232,7 @@ class MirrorSource:
         if self._log is None and chosen is not None and now >= self._not_before and not self._closed:
             self._begin(chosen)
         self._write()
+        self._see_whole()
         await self._tell(now)
 
     def _chosen(self) -> Chosen | None:
@@ -247,6 +250,7 @@ class MirrorSource:
     def _begin(self, chosen: Chosen) -> None:
         self._number += 1
         self._backup, self._is_apart = chosen
+        self._filled_in = None
         self._whole = False
         self._refused.clear()
         log = self._log = MirrorLog(
@@ -396,12 +400,25 @@ class MirrorSource:
         if said.refused:
             self._refused += said.refused
             asyncio.get_running_loop().call_later(REFUSED_PAUSE, self._send_again, log, said.refused)
-        if not self._whole and not self._unfilled and not log.waiting and log.acknowledged == log.sequence:
-            self._whole = True
-            self._look_now.set()
-            self._log_events.emit(events.BACKUP_WHOLE, backup=record.peer.node, sessions=len(log))
+        self._see_whole()
         if self._gate is not None:
             self._gate.progressed()
+
+    def _see_whole(self) -> None:
+        """See whether the backup has come to have a copy of every session; of none at all it has them at once.
+
+        Under steady traffic there is always a frame on its way. What counts is the one by which all had been written.
+        """
+        log, backup = self._log, self._backup
+        if log is None or backup is None or self._whole:
+            return
+        if self._filled_in is None and not self._unfilled and log.is_written:
+            self._filled_in = log.sequence
+        if self._filled_in is None or log.acknowledged < self._filled_in:
+            return
+        self._whole = True
+        self._look_now.set()
+        self._log_events.emit(events.BACKUP_WHOLE, backup=backup.node, sessions=len(log))
 
     def _send_again(self, log: MirrorLog[Session], slots: Sequence[int]) -> None:
         if log is self._log:
