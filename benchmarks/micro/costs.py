@@ -36,6 +36,7 @@ from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler
 from gateway.adapters.websocket.work import BYTE_COST, FRAME_COST, READ_COST
 from gateway.adapters.work_budget import WorkLimits
+from gateway.ports import Access
 
 ROUNDS: Final = 5
 """Measurements of each, of which the least is shown."""
@@ -341,6 +342,7 @@ def serving(scheduler: ReadScheduler) -> Iterator[socket.socket]:
     connection = WebSocketConnection(
         transport,
         "127.0.0.1",
+        access=Access(),
         reading=reading,
         sessions=scheduler.sessions,
         message_bytes=MESSAGE_BYTES,

@@ -20,7 +20,7 @@ from benchmarks.storm import wire
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.frames import FrameReader
-from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
 
 MESSAGE_BYTES: Final = 65_536
 SHORT: Final = 125
@@ -57,8 +57,7 @@ class Node:
         self._wanted = 0
         self._done: asyncio.Future[None] | None = None
         self.server = WebSocketServer(
-            "127.0.0.1",
-            0,
+            [ClientInterface("127.0.0.1", 0)],
             serve=self._serve,
             admission=OpenAdmission(),
             accepting=lambda: True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -27,7 +28,7 @@ from gateway.adapters.process_memory import LinuxMemory
 from gateway.adapters.tls import TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.adapters.tracing import exporting_tracer
-from gateway.adapters.websocket import WebSocketServer
+from gateway.adapters.websocket import ClientInterface, WebSocketServer
 from gateway.app.node import Node
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.verifications import Verifications
@@ -54,7 +55,7 @@ from gateway.core.pacing.failures import Failures
 from gateway.core.pacing.verification_ranks import VerificationRates
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import NO_TRACER, EventLog
-from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, ways_of
+from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, client_interfaces, ways_of
 from gateway.settings.exposure import in_clear_text
 from lb.agent import AgentServer, AgentState
 
@@ -154,15 +155,21 @@ class Gateway:
             log=self.log,
         )
         self._clients = WebSocketServer(
-            settings.listen.host,
-            settings.listen.port,
+            [
+                ClientInterface(
+                    each.listen.host,
+                    each.listen.port,
+                    each.name,
+                    clients_tls.context if clients_tls and each.speaks_tls(settings.tls_certificate) else None,
+                )
+                for each in client_interfaces(settings)
+            ],
             serve=self.node.serve,
             admission=self.node.connection_limiter,
             accepting=lambda: not self.node.draining,
             message_bytes=settings.limit_message_bytes,
             metrics=self.metrics,
             log=self.log,
-            tls=None if clients_tls is None else clients_tls.context,
             origins=settings.origins,
             trusted_proxies=settings.trusted_proxies,
             most_requests=descriptors.requests,
@@ -211,8 +218,13 @@ class Gateway:
 
     @property
     def port(self) -> int:
-        """The client port."""
+        """The client port; the first one, if there are several."""
         return self._clients.port
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The client ports by the names of their interfaces; that of a node that names none by the empty one."""
+        return self._clients.ports
 
     @property
     def admin_port(self) -> int:
@@ -240,7 +252,7 @@ class Gateway:
                 await self._links.start()
         await self.node.start()
         self._reloading.apply_destinations()
-        with bound("listen", self._settings):
+        with bound("interface" if client_interfaces(self._settings)[0].name else "listen", self._settings):
             await self._clients.start()
         with bound("admin", self._settings):
             await self._admin.start()
@@ -248,7 +260,7 @@ class Gateway:
             with bound("agent", self._settings):
                 await self._agent.start()
         self.node.presence.announce(
-            listen=str(HostPort(self._settings.listen.host, self.port)),
+            listen=self._listen,
             admin=advertised_admin(self._settings, self.admin_port),
             version=__version__,
         )
@@ -256,9 +268,16 @@ class Gateway:
             events.NODE_STARTED,
             node=self.me.node,
             incarnation=self.me.incarnation,
-            listen=f"{self._settings.listen.host}:{self.port}",
+            listen=self._listen,
             admin=f"{self._settings.admin.host}:{self.admin_port}",
         )
+
+    @property
+    def _listen(self) -> str:
+        """Where clients connect, for people."""
+        ports = self.ports
+        places = (HostPort(each.listen.host, ports[each.name]) for each in client_interfaces(self._settings))
+        return ", ".join(map(str, places))
 
     def status(self) -> str:
         """Tell people in one line how the node is."""

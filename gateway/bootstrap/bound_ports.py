@@ -44,4 +44,5 @@ def bound(setting: str, settings: Settings) -> Iterator[None]:
                 raise
     else:
         return
-    raise PortUnavailable(f"{setting} {getattr(settings, setting)}: {why}; {remedy}")
+    shown = SETTINGS[setting].show(getattr(settings, setting))
+    raise PortUnavailable(f"{setting} {shown}: {why}; {remedy}")

@@ -17,7 +17,7 @@ from gateway.core.wire.queue_packets import (
     Settlement,
 )
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
-from gateway.ports.connection import Connection, Receiver
+from gateway.ports.connection import Access, Connection, Receiver
 from gateway.ports.destinations import (
     AllDestinations,
     Applied,
@@ -156,6 +156,7 @@ __all__ = [
     "NO_TRACER",
     "SETTLE_MOST",
     "VALUE_BYTES",
+    "Access",
     "Admission",
     "AllDestinations",
     "AllRevocations",

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
+
+
+class Access(NamedTuple):
+    """How a client has reached the node.
+
+    Attributes:
+        interface: by which of its interfaces; empty for the only one of a node that names none.
+        secure: whether over TLS, at the node or at a proxy before it.
+    """
+
+    interface: str = ""
+    secure: bool = False
 
 
 class Receiver(Protocol):
@@ -35,6 +47,10 @@ class Connection(Protocol):
     @property
     def address(self) -> str:
         """Where the client comes from, as far as trusted proxies tell."""
+
+    @property
+    def access(self) -> Access:
+        """How the client has reached the node."""
 
     async def receive(self) -> bytes | None:
         """Wait for the next text message.

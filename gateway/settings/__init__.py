@@ -29,6 +29,7 @@ from gateway.settings.groups import (
     StormSettings,
     TlsSettings,
 )
+from gateway.settings.interfaces import Interface, client_interfaces
 from gateway.settings.loading import OTHER_VARIABLES, Loaded, load, peek, reread_keys
 from gateway.settings.model import GROUPS, SETTINGS, Settings
 from gateway.settings.values import (
@@ -60,6 +61,7 @@ __all__ = [
     "DrainSettings",
     "GridSettings",
     "HostPort",
+    "Interface",
     "JwtSettings",
     "JwtUsers",
     "LimitSettings",
@@ -78,6 +80,7 @@ __all__ = [
     "StaticUsers",
     "StormSettings",
     "TlsSettings",
+    "client_interfaces",
     "load",
     "peek",
     "read_callback_settings",

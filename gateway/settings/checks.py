@@ -12,8 +12,9 @@ from typing import Final
 from gateway.settings.errors import Problem
 from gateway.settings.groups.links import check_links
 from gateway.settings.groups.node import check_tls
+from gateway.settings.interfaces import check_interfaces, client_interfaces
 from gateway.settings.model import SETTINGS, Settings
-from gateway.settings.values import PrincipalNames
+from gateway.settings.values import HostPort, PrincipalNames
 
 LEASE_RENEWALS: Final = 2
 """Renewals that must fit into a lease: one may fail without costing it."""
@@ -82,6 +83,7 @@ def check(settings: Settings, place: Place) -> Iterator[Problem]:
     yield from _ports(settings, place)
     yield from _keys(settings, place)
     yield from check_tls(settings, place)
+    yield from check_interfaces(settings, place)
     yield from check_links(settings, place)
     yield from _journal(settings, place)
     if settings.auth is None and not settings.dev:
@@ -112,14 +114,18 @@ def _places(place: Place, *names: str) -> str:
 
 
 def _ports(settings: Settings, place: Place) -> Iterator[Problem]:
+    ports: list[tuple[str, HostPort | None]] = [
+        (each.name or "listen", each.listen) for each in client_interfaces(settings)
+    ]
+    ports += [(name, getattr(settings, name)) for name in ("admin", "agent", "link")]
     taken: dict[tuple[str, int], str] = {}
-    for name in ("listen", "admin", "agent", "link"):
-        where = getattr(settings, name)
+    for name, where in ports:
         if where is None or where.port == 0:
             continue
         other = taken.setdefault((where.host, where.port), name)
         if other != name:
-            yield Problem(_places(place, other, name), f"{other} and {name} are both {where}", "give each its own port")
+            given = (each if each in SETTINGS else "interface" for each in (other, name))
+            yield Problem(_places(place, *given), f"{other} and {name} are both {where}", "give each its own port")
 
 
 def _journal(settings: Settings, place: Place) -> Iterator[Problem]:

@@ -14,17 +14,14 @@ from urllib.parse import parse_qsl, urlsplit
 from gateway.core.loopback import is_loopback
 from gateway.settings.errors import Unfit
 from gateway.settings.grid_url import GridKind, read_grid_url
+from gateway.settings.interfaces import NodeWithInterfaces, client_interfaces
 from gateway.settings.places import Network
 from gateway.settings.values import HostPort
 
 
-class _Node(Protocol):
+class _Node(NodeWithInterfaces, Protocol):
     """What is looked at, of all settings."""
 
-    @property
-    def listen(self) -> HostPort: ...
-    @property
-    def tls_certificate(self) -> Path | None: ...
     @property
     def trusted_proxies(self) -> tuple[Network, ...]: ...
     @property
@@ -44,9 +41,11 @@ def in_clear_text(settings: _Node) -> Iterator[str]:
         settings: of a node.
     """
     # Behind a proxy it is the proxy that speaks with clients; the network between the two is somebody's decision.
-    if settings.tls_certificate is None and not settings.trusted_proxies and not is_loopback(settings.listen.host):
+    clear = [each for each in client_interfaces(settings) if not each.speaks_tls(settings.tls_certificate)]
+    exposed = [str(each.listen) for each in clear if not is_loopback(each.listen.host)]
+    if exposed and not settings.trusted_proxies:
         yield (
-            f"clients of other hosts send secrets and tokens to {settings.listen} in clear text (give "
+            f"clients of other hosts send secrets and tokens to {', '.join(exposed)} in clear text (give "
             "--tls-certificate, or name the proxy before this node that speaks TLS by --trusted-proxies)"
         )
     if (

@@ -14,6 +14,7 @@ from gateway.settings.checks import check
 from gateway.settings.declaration import ENVIRONMENT_PREFIX, Setting
 from gateway.settings.errors import ConfigurationError, Problem
 from gateway.settings.exposure import in_clear_text, on_command_lines
+from gateway.settings.interfaces import link_interface
 from gateway.settings.layers import DEFAULT, Layers, Program
 from gateway.settings.model import SETTINGS, Settings
 from gateway.settings.places import read_keys
@@ -100,7 +101,7 @@ def load(
         _read_key_file(layers, keys, f"{keys}_file")
     if not layers.problems:
         settings = Settings(**layers.values)
-        settings = _with_shortcuts(settings, layers.places)
+        settings = _with_shortcuts(_with_link(settings, layers.places), layers.places)
         layers.problems.extend(check(settings, layers.places.__getitem__))
         if not layers.problems:
             return Loaded(settings, layers.places)
@@ -171,6 +172,15 @@ def reread_keys(settings: Settings) -> tuple[tuple[Secret, ...], tuple[Secret, .
 def _only_verifying(verifying: Sequence[Secret], signing: Sequence[Secret]) -> tuple[Secret, ...]:
     """While a key is being promoted it stands in both files for a moment, and is one of those that sign."""
     return tuple(key for key in verifying if key not in signing)
+
+
+def _with_link(settings: Settings, places: dict[str, str]) -> Settings:
+    """Take the interface for links as the setting ``link``, which is its short form."""
+    interface = link_interface(settings)
+    if interface is None or settings.link is not None:
+        return settings
+    places["link"] = places["interface"]
+    return dataclasses.replace(settings, link=interface.listen)
 
 
 def _with_shortcuts(settings: Settings, places: dict[str, str]) -> Settings:

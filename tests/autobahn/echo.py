@@ -9,7 +9,7 @@ from typing import Final
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.frames import BINARY, TEXT, text_frame
-from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
 from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.websocket.upgrade_request import Request
@@ -61,8 +61,7 @@ async def _nothing_more(_connection: WebSocketConnection) -> None:
 async def echo_server() -> AsyncIterator[EchoServer]:
     """Serve on a free port of this machine."""
     server = EchoServer(
-        "127.0.0.1",
-        0,
+        [ClientInterface("127.0.0.1", 0)],
         serve=_nothing_more,
         admission=OpenAdmission(),
         accepting=lambda: True,

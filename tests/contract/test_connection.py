@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 from gateway.adapters.admin.console_connection import ConsoleConnection
 from gateway.adapters.memory import LoopbackConnection, MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.tls import ServerTls
-from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
 from gateway.adapters.websocket.upgrade_request import CONNECT_PATH
 from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.core.wire.codes import FENCED, GOING_AWAY
@@ -156,15 +156,13 @@ async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIte
 
     is_secure = request.param == "tls"
     server = WebSocketServer(
-        "127.0.0.1",
-        0,
+        [ClientInterface("127.0.0.1", 0, tls=ServerTls(authority.issue("server")).context if is_secure else None)],
         serve=serve,
         admission=OpenAdmission(),
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,
         metrics=MemoryMetrics(),
         log=MemoryEventLog(),
-        tls=ServerTls(authority.issue("server")).context if is_secure else None,
     )
     await server.start()
     url = f"{'wss' if is_secure else 'ws'}://127.0.0.1:{server.port}{CONNECT_PATH}"

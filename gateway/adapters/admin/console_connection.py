@@ -14,7 +14,7 @@ from typing import Final, Self
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from gateway.ports import Receiver
+from gateway.ports import Access, Receiver
 
 CLOSE_TIMEOUT: Final = 2.0
 """Seconds a console gets to take what is on its way and to answer the close."""
@@ -55,6 +55,11 @@ class ConsoleConnection:
     def address(self) -> str:
         """See the port."""
         return self._address
+
+    @property
+    def access(self) -> Access:
+        """See the port; consoles are told of nothing that is less safe than what they may have come by."""
+        return Access(secure=True)
 
     @property
     def close_code(self) -> int | None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Self
 
-from gateway.ports import Receiver
+from gateway.ports import Access, Receiver
 
 
 class LoopbackConnection:
@@ -15,6 +15,7 @@ class LoopbackConnection:
 
     Args:
         address: where the client seems to come from.
+        access: how it seems to have reached the node.
 
     Attributes:
         written: every message the application wrote, in order.
@@ -23,12 +24,13 @@ class LoopbackConnection:
         pushing_back: while True, what is written adds to ``held_back``.
     """
 
-    def __init__(self, address: str = "192.0.2.1") -> None:
+    def __init__(self, address: str = "192.0.2.1", *, access: Access = Access()) -> None:  # noqa: B008 - a value
         self.written: list[bytes] = []
         self.closed: tuple[int, str] | None = None
         self.held_back = 0
         self.pushing_back = False
         self._address = address
+        self._access = access
         self._incoming: deque[bytes] = deque()
         self._over = False
         self._close_code: int | None = None
@@ -43,6 +45,11 @@ class LoopbackConnection:
     def address(self) -> str:
         """See the port."""
         return self._address
+
+    @property
+    def access(self) -> Access:
+        """See the port."""
+        return self._access
 
     @property
     def close_code(self) -> int | None:

@@ -1,5 +1,5 @@
 """The client port: HTTP upgrades become WebSockets (protocol section 1)."""
 
-from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
 
-__all__ = ["WebSocketServer"]
+__all__ = ["ClientInterface", "WebSocketServer"]

@@ -44,7 +44,7 @@ from gateway.adapters.websocket.work import (
 from gateway.adapters.websocket.writer import OPEN, FrameWriter, Send, State
 from gateway.adapters.work_budget import WorkBudget
 from gateway.catalogue.refusals import FrameRule
-from gateway.ports import Receiver
+from gateway.ports import Access, Receiver
 
 CLOSE_TIMEOUT: Final = 10.0
 """Seconds a client gets to take what is on its way and the close frame after it; then the socket is closed."""
@@ -74,6 +74,7 @@ class WebSocketConnection(FrameWriter):
     Args:
         transport: after the upgrade, not blocking.
         address: where the client comes from.
+        access: how it has reached the node.
         reading: has waited for the connection so far, as for that of an unauthenticated client; taken over.
         sessions: the share of the loop's turns from which it is read once it has a session.
         message_bytes: largest message accepted.
@@ -98,6 +99,7 @@ class WebSocketConnection(FrameWriter):
         "_violated",
         "_waiter",
         "_work",
+        "access",
         "address",
     )
 
@@ -106,6 +108,7 @@ class WebSocketConnection(FrameWriter):
         transport: Transport,
         address: str,
         *,
+        access: Access,
         reading: PacedReader,
         sessions: Share,
         message_bytes: int,
@@ -115,6 +118,7 @@ class WebSocketConnection(FrameWriter):
     ) -> None:
         super().__init__(transport)
         self.address = address
+        self.access = access
         self._reading = reading
         self._sessions = sessions
         self._violated = violated

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from ssl import SSLContext
@@ -19,12 +20,19 @@ from gateway.adapters.websocket.pending_requests import PendingRequests
 from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler, Share
 from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade import Upgrade
-from gateway.adapters.websocket.upgrade_request import Refusal, Request, accept, comes_back, refusal_of
+from gateway.adapters.websocket.upgrade_request import (
+    Refusal,
+    Request,
+    accept,
+    comes_back,
+    forwarded_by_tls,
+    refusal_of,
+)
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.log_events import LogEvent
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
-from gateway.ports import Admission, ConnectionRejected, CountedConnection, EventLog, Metrics
+from gateway.ports import Access, Admission, ConnectionRejected, CountedConnection, EventLog, Metrics
 
 LISTEN_BACKLOG: Final = 4096
 """Connections the kernel may hold for the loop; it holds no more than ``net.core.somaxconn``. When it has no room for a
@@ -53,19 +61,34 @@ SHUTDOWN_TIMEOUT: Final = 1.0
 seconds that whoever serves them gets then to let itself be cancelled."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientInterface:
+    """A place at which clients connect.
+
+    Attributes:
+        host: address to listen on.
+        port: TCP port; 0 lets the system choose, see ``WebSocketServer.ports``.
+        name: of the interface; empty for the only one of a node that names none.
+        tls: tells how to speak TLS with the connection that has just come; None to speak none.
+    """
+
+    host: str
+    port: int
+    name: str = ""
+    tls: Callable[[], SSLContext] | None = None
+
+
 class WebSocketServer:
     """Accepts clients.
 
     Args:
-        host: address to listen on.
-        port: TCP port; 0 lets the system choose, see ``port``.
+        interfaces: where; at least one.
         serve: serves a connection: the whole conversation, or its beginning if the connection is given a receiver.
         admission: who may connect, and when, if so many come.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
         metrics: where it is counted who is refused, and why.
         log: where it is told what operators should know of.
-        tls: tells how to speak TLS with the connection that has just come; None to speak none.
         origins: exact values of the Origin header that are allowed; ``*`` for all. A request without one is no browser
             and is allowed.
         trusted_proxies: whose X-Forwarded-For is believed.
@@ -74,8 +97,7 @@ class WebSocketServer:
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        interfaces: Sequence[ClientInterface],
         *,
         serve: Callable[[WebSocketConnection], Coroutine[Any, Any, None]],
         admission: Admission,
@@ -83,20 +105,24 @@ class WebSocketServer:
         message_bytes: int,
         metrics: Metrics,
         log: EventLog,
-        tls: Callable[[], SSLContext] | None = None,
         origins: Sequence[str] = (),
         trusted_proxies: Sequence[Network] = (),
         most_requests: int = MOST_REQUESTS,
     ) -> None:
-        self._host = host
-        self._port = port
+        self._interfaces = tuple(interfaces)
+        self._ports: dict[str, int] = {}
         self._serve = serve
         self._admission = admission
         self._accepting = accepting
         self._message_bytes = message_bytes
         self._metrics = metrics
         self._log = log
-        self._tls = tls
+        self._accesses = {
+            (each.name, is_secure): Access(each.name, is_secure)
+            for each in self._interfaces
+            for is_secure in (False, True)
+        }
+        """Made once: ten thousand clients come by the same few."""
         self._origins = frozenset(origins)
         self._addresses = ClientAddresses(trusted_proxies)
         self._scheduler: ReadScheduler | None = None
@@ -112,29 +138,40 @@ class WebSocketServer:
 
     @property
     def port(self) -> int:
-        """The TCP port that is listened on."""
-        if not self._listeners:
-            return self._port
-        port: int = next(iter(self._listeners)).getsockname()[1]
-        return port
+        """The TCP port of the first interface."""
+        return next(iter(self.ports.values()))
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The TCP ports that are listened on, by the names of the interfaces."""
+        return {each.name: self._ports.get(each.name, each.port) for each in self._interfaces}
 
     async def start(self) -> None:
         """Listen.
 
         Raises:
-            OSError: the address cannot be bound.
+            OSError: an address cannot be bound; nothing is listened on then.
         """
-        listeners = await listen(self._host, self._port, backlog=LISTEN_BACKLOG)
+        listeners: list[tuple[ClientInterface, socket.socket]] = []
+        try:
+            for interface in self._interfaces:
+                found = await listen(interface.host, interface.port, backlog=LISTEN_BACKLOG)
+                listeners += [(interface, listener) for listener in found]
+        except OSError:
+            for _, listener in listeners:
+                listener.close()
+            raise
         scheduler = self._scheduler = ReadScheduler(
             is_paced=self._admission.is_paced,
             deferred=lambda share: self._metrics.add(catalogue.READING_DEFERRED, label=share),
         )
-        for listener in listeners:
+        for interface, listener in listeners:
+            self._ports[interface.name] = listener.getsockname()[1]
             reading = self._listeners[listener] = PacedReader(
                 scheduler.unauthenticated,
                 listener.fileno(),
                 LISTENER,
-                partial(self._accept, listener, scheduler.unauthenticated),
+                partial(self._accept, interface, listener, scheduler.unauthenticated),
             )
             reading.start()
 
@@ -168,7 +205,7 @@ class WebSocketServer:
             listener.close()
         self._listeners = {}
 
-    def _accept(self, listener: socket.socket, share: Share) -> bool:
+    def _accept(self, interface: ClientInterface, listener: socket.socket, share: Share) -> bool:
         """Accept some connections, and tell whether there may be more."""
         accepted, acceptable, started = 0, self._admission.acceptable(), share.clock()
         more = True
@@ -176,7 +213,7 @@ class WebSocketServer:
             while accepted < acceptable and share.has_time(started):
                 connection, peer = listener.accept()
                 accepted += 1
-                self._welcome(connection, peer[0], share)
+                self._welcome(interface, connection, peer[0], share)
         except BlockingIOError:
             more = False
         except ConnectionAbortedError:
@@ -191,14 +228,14 @@ class WebSocketServer:
             self._listeners[listener].rest(pause)
         return more
 
-    def _welcome(self, connection: socket.socket, peer: str, share: Share) -> None:
+    def _welcome(self, interface: ClientInterface, connection: socket.socket, peer: str, share: Share) -> None:
         if self._requests.is_full:
             self._requests.oldest().end(UpgradeRefusal.CROWDED_OUT)
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            transport = connection if self._tls is None else TlsConnection(connection, self._tls())
-            self._requests.add(Upgrade(transport, peer, self, share))
+            transport = connection if interface.tls is None else TlsConnection(connection, interface.tls())
+            self._requests.add(Upgrade(transport, peer, self, share, interface.name))
         except OSError:
             # It has ended before it was looked at.
             connection.close()
@@ -233,6 +270,9 @@ class WebSocketServer:
                 "this node takes no new connections; try another",
                 {"Retry-After": "1"},
             )
+        # Whoever says so without being a trusted proxy is believed: who came over TLS is only told of less.
+        is_secure = upgrade.is_secure or forwarded_by_tls(request)
+        upgrade.access = self._accesses[upgrade.interface, is_secure]
         upgrade.address = self._addresses.client((upgrade.peer,), request.headers.get(b"x-forwarded-for"))
         try:
             if upgrade.counted is None:
@@ -258,7 +298,7 @@ class WebSocketServer:
     def opened(self, upgrade: Upgrade, transport: Transport, request: Request) -> None:
         """See ``Acceptor``."""
         connection = self._make_connection(
-            WebSocketConnection if self._tls is None else SecureWebSocketConnection, transport, upgrade
+            SecureWebSocketConnection if upgrade.is_secure else WebSocketConnection, transport, upgrade
         )
         self._connections[connection] = upgrade.counted
         connection.begin(request.rest)
@@ -289,6 +329,7 @@ class WebSocketServer:
         return kind(
             transport,
             upgrade.address,
+            access=upgrade.access,
             reading=upgrade.reading,
             sessions=self._scheduler.sessions,
             message_bytes=self._message_bytes,

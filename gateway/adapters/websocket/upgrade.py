@@ -15,7 +15,7 @@ from gateway.adapters.websocket.read_scheduler import PacedReader, Share
 from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
-from gateway.ports import ConnectionRejected, CountedConnection
+from gateway.ports import Access, ConnectionRejected, CountedConnection
 
 REQUEST_TIMEOUT: Final = 10.0
 """Seconds from the connection to the end of the request, however the bytes trickle in: a healthy client sends them at
@@ -71,12 +71,16 @@ class Upgrade:
         peer: its address.
         acceptor: decides about the request.
         share: of the turns of the loop, in which its request is read.
+        interface: by which it has come; see ``Access``.
 
     Attributes:
         peer: as given.
         reading: waits for the connection.
         address: of the client, as far as trusted proxies tell; set by the acceptor.
         counted: where the connection is counted; handed on with it.
+        interface: as given.
+        is_secure: whether TLS is spoken with it.
+        access: how the client has reached the node; set by the acceptor.
     """
 
     __slots__ = (
@@ -89,13 +93,16 @@ class Upgrade:
         "_request",
         "_timer",
         "_transport",
+        "access",
         "address",
         "counted",
+        "interface",
+        "is_secure",
         "peer",
         "reading",
     )
 
-    def __init__(self, transport: Transport, peer: str, acceptor: Acceptor, share: Share) -> None:
+    def __init__(self, transport: Transport, peer: str, acceptor: Acceptor, share: Share, interface: str = "") -> None:
         self._transport = transport
         self._acceptor = acceptor
         self._reader: RequestReader | None = RequestReader()
@@ -104,6 +111,9 @@ class Upgrade:
         self._granted = b""
         self._has_come = False
         """Counted for its handshake, which may take several reads."""
+        self.interface = interface
+        self.is_secure = isinstance(transport, TlsConnection)
+        self.access = Access()
         self._handshake = transport.shake_hands if isinstance(transport, TlsConnection) else None
         """Of TLS, until it is done."""
         self._loop = asyncio.get_running_loop()

@@ -56,6 +56,7 @@ _ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _PATH: Final = CONNECT_PATH.encode()
 _PROTOCOL: Final = SUBPROTOCOL.encode()
 _MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
+_SECURE_SCHEMES: Final = frozenset({b"https", b"wss"})
 _NONCE_BYTES: Final = 16
 _VERSION: Final = b"13"
 
@@ -272,6 +273,12 @@ def comes_back(request: Request) -> bool:
     """Tell whether a request names the node that served the client last, or its backup: it comes back to a session."""
     query = b"&" + request.target.partition(b"?")[2]
     return any(b"&" + hint in query for hint in ROUTE_HINTS)
+
+
+def forwarded_by_tls(request: Request) -> bool:
+    """Tell whether a request came over TLS to a proxy, as that says."""
+    said = request.headers.get(b"x-forwarded-proto")
+    return said is not None and any(each.strip() in _SECURE_SCHEMES for each in said.lower().split(b","))
 
 
 def refusal_of(reason: ConnectionRejected) -> Refusal:

@@ -138,6 +138,7 @@ class SessionFactory:
             "$address": connection.address,
             "$node": self._me.node,
             # Diffusion: the start time is not replicated; it is that of the connection to this node.
+            **({"$interface": interface} if (interface := connection.access.interface) else {}),
             "$connected": datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds"),
         }
         session.outcome = recovery.outcome

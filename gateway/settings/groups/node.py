@@ -13,6 +13,7 @@ from typing import Final
 
 from gateway.settings.declaration import computed, optional, setting
 from gateway.settings.errors import Problem
+from gateway.settings.interfaces import Interface, Interfaces
 from gateway.settings.kinds import Several, Switch, Word
 from gateway.settings.places import File, Listen
 from gateway.settings.values import HostPort
@@ -43,6 +44,15 @@ class NodeSettings:
         HostPort("127.0.0.1", 8101),
         "Where clients connect.",
         reason="Loopback: nothing can be reached from outside unless you choose so.",
+    )
+    interface: tuple[Interface, ...] = setting(
+        Interfaces(),
+        (),
+        "Where the node listens, if listen does not say enough: several places for clients, with TLS or without, and "
+        "one for the other nodes (links), in the place of link. See "
+        "[Separate client and cluster traffic](../how-to/separate-client-and-cluster-traffic.md).",
+        reason="One place is enough for most.",
+        absent="one for clients, at listen",
     )
     admin: HostPort = setting(
         Listen(),

@@ -23,7 +23,7 @@ from gateway.catalogue import mirror_metrics as catalogue
 from gateway.core.mirror.log import MirrorLog
 from gateway.core.wire.codes import MirrorMode
 from gateway.core.wire.packets import Notice, NoticeCode
-from gateway.ports import Connection
+from gateway.ports import Access, Connection
 from gateway.ports.connection import Receiver
 
 LAPSED_AT_ONCE: Final = 200
@@ -252,6 +252,11 @@ class GatedConnection:
     def address(self) -> str:
         """See ``Connection``."""
         return self._connection.address
+
+    @property
+    def access(self) -> Access:
+        """See ``Connection``."""
+        return self._connection.access
 
     async def receive(self) -> bytes | None:
         """See ``Connection``."""

@@ -13,7 +13,7 @@ import uvloop
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.connection import WebSocketConnection
-from gateway.adapters.websocket.server import WebSocketServer
+from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
 from tests.support.times import time_limit
 from tests.support.upgrade import UPGRADE_REQUEST
 
@@ -69,9 +69,9 @@ class Port:
         self.log = MemoryEventLog()
         self.is_accepting = True
         self.admission = OpenAdmission()
+        self.host = host
         self.server = WebSocketServer(
-            host,
-            0,
+            [ClientInterface(host, 0)],
             serve=self._serve,
             admission=self.admission,
             accepting=lambda: self.is_accepting,
@@ -91,12 +91,12 @@ class Port:
 
     async def dial(self, *, receive_buffer: int | None = None) -> Peer:
         """Connect, and say nothing."""
-        family = socket.AF_INET6 if ":" in self.server._host else socket.AF_INET
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         connection = self._sockets.enter_context(socket.socket(family, socket.SOCK_STREAM))
         connection.setblocking(False)
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await asyncio.get_running_loop().sock_connect(connection, (self.server._host, self.server.port))
+        await asyncio.get_running_loop().sock_connect(connection, (self.host, self.server.port))
         return Peer(connection)
 
     async def upgraded(self, early: bytes = b"", *, receive_buffer: int | None = None) -> Peer:

@@ -8,6 +8,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from gateway.adapters.websocket.read_scheduler import Share
+from gateway.adapters.websocket.server import ClientInterface
 from tests.support.clock import eventually
 from tests.unit.adapters.websocket.conftest import REQUEST, Port
 
@@ -23,9 +24,9 @@ async def test_no_more_are_accepted_in_a_turn_than_the_limiter_allows(
     accepted = [0]
     welcome = port.server._welcome
 
-    def count(connection: socket.socket, peer: str, share: Share) -> None:
+    def count(interface: ClientInterface, connection: socket.socket, peer: str, share: Share) -> None:
         accepted[-1] += 1
-        welcome(connection, peer, share)
+        welcome(interface, connection, peer, share)
 
     def pause(*, more: bool) -> float:
         accepted.append(0)

@@ -19,6 +19,7 @@ from websockets.frames import Frame, Opcode
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket import upgrade as upgrade_module
 from gateway.adapters.websocket.pending_requests import PendingRequests
+from gateway.adapters.websocket.server import ClientInterface
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -557,7 +558,7 @@ async def test_a_name_of_both_families_is_served_on_one_port() -> None:
 
 async def test_a_port_that_is_taken_is_an_error(port: Port) -> None:
     other = Port()
-    other.server._port = port.server.port
+    other.server._interfaces = (ClientInterface(other.host, port.server.port),)
 
     with pytest.raises(OSError, match="in use"):
         await other.server.start()

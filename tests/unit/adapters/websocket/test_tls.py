@@ -15,6 +15,7 @@ from gateway.adapters.tls_connection import RECORD_BYTES, TlsConnection
 from gateway.adapters.websocket import connection as connection_module
 from gateway.adapters.websocket import upgrade as upgrade_module
 from gateway.adapters.websocket.connection import SecureWebSocketConnection, WebSocketConnection
+from gateway.adapters.websocket.server import ClientInterface
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES
 from gateway.catalogue import metrics as catalogue
 from tests.support.certificates import Authority
@@ -84,8 +85,12 @@ class SecurePort(Port):
 
     def __init__(self, tls: ServerTls, trust: ssl.SSLContext) -> None:
         super().__init__()
-        self.server._tls = tls.context
+        self.tls = tls
+        self.server._interfaces = (ClientInterface(self.host, 0, tls=self._context),)
         self.trust = trust
+
+    def _context(self) -> ssl.SSLContext:
+        return self.tls.context()
 
     async def secured(self, *, receive_buffer: int | None = None) -> SecurePeer:
         """Connect and shake hands."""
@@ -192,7 +197,7 @@ async def test_a_refusal_is_read_in_full(port: SecurePort) -> None:
 async def test_who_is_gone_before_it_is_looked_at_is_let_go(port: SecurePort, authority: Authority) -> None:
     """It is never taken for one in clear text."""
     with socket.socket() as unconnected, pytest.raises(OSError, match="not connected"):
-        TlsConnection(unconnected, port.server._tls()).shake_hands()  # type: ignore[misc]
+        TlsConnection(unconnected, port.tls.context()).shake_hands()
     for _ in range(50):
         (await port.dial()).reset()
 
@@ -355,7 +360,7 @@ async def test_a_change_of_keys_in_the_middle_goes_unnoticed(port: SecurePort) -
 
 async def test_connections_outlive_a_reload_and_new_ones_see_it(port: SecurePort, authority: Authority) -> None:
     tls = ServerTls(authority.issue("rotating"))
-    port.server._tls = tls.context
+    port.tls = tls
     connection, old = await joined(port)
     before = old.tls.getpeercert(binary_form=True)
     authority.issue("rotating")

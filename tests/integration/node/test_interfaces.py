@@ -1,0 +1,65 @@
+"""A node with several interfaces: each serves whom it is for, and sessions know by which one they came."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.client import ConnectFailed, connect
+from gateway.settings import HostPort, Interface
+from tests.support.certificates import Authority
+from tests.support.nodes import TestNode, running_node
+
+LOOPBACK = HostPort("127.0.0.1", 0)
+PUBLIC, INSIDE = Interface(name="public", listen=LOOPBACK), Interface(name="inside", listen=LOOPBACK, tls=False)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def url(node: TestNode, interface: str, scheme: str = "ws") -> str:
+    return f"{scheme}://127.0.0.1:{node.gateway.ports[interface]}"
+
+
+async def test_each_interface_speaks_tls_or_does_not(authority: Authority) -> None:
+    files = authority.issue("n1")
+    trust: ssl.SSLContext = authority.trust()
+    async with running_node(tls_certificate=files, interface=(PUBLIC, INSIDE)) as node:
+        async with connect(url(node, "public", "wss"), ssl=trust) as session:
+            assert session.properties["$interface"] == "public"
+        async with connect(url(node, "inside")) as session:
+            assert session.properties["$interface"] == "inside"
+        with pytest.raises(ConnectFailed):
+            await connect(url(node, "public"), connect_timeout=0.5)
+
+
+async def test_a_node_with_one_place_says_nothing_of_interfaces() -> None:
+    async with running_node() as node, connect(node.url) as session:
+        assert "$interface" not in session.properties
+
+
+async def test_a_session_goes_on_by_another_interface() -> None:
+    async with (
+        running_node(memory=MemoryGridServer(), interface=(PUBLIC, INSIDE)) as node,
+        connect([url(node, "public"), url(node, "inside")]) as session,
+    ):
+        assert session.properties["$interface"] == "public"
+        for each in [*node.gateway.node.connections._open]:
+            each.close(4000, "go to the other one")
+        await anext(aiter(session.recoveries()))
+        assert session.properties["$interface"] == "inside"
+
+
+async def test_an_interface_for_links_serves_no_client() -> None:
+    links = Interface(name="cluster", listen=LOOPBACK, clients=False, links=True)
+    async with running_node(dev=True, interface=(links,), link=LOOPBACK) as node:
+        assert list(node.gateway.ports) == [""], "listen is there for clients"
+        assert node.gateway.node.links is not None
+        host, _, port = node.gateway.node.links.links.address.rpartition(":")
+        with pytest.raises(ConnectFailed):
+            await connect(f"ws://{host}:{port}", connect_timeout=0.5)
