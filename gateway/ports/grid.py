@@ -9,6 +9,7 @@ from typing import Protocol
 
 from gateway.core.types import GridGeneration
 from gateway.ports.destinations import DestinationStore
+from gateway.ports.durables import DurableStore
 from gateway.ports.history import HistoryStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
@@ -69,6 +70,10 @@ class Grid(Protocol):
     @property
     def queues(self) -> QueueStore:
         """Queues."""
+
+    @property
+    def durables(self) -> DurableStore:
+        """Durable subscriptions."""
 
     @property
     def revocations(self) -> RevocationStore:

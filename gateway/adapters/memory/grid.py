@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
+from gateway.adapters.memory.durable_store import MemoryDurableStore
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.queue_store import MemoryQueueStore
 from gateway.adapters.memory.server import MemoryGridServer
@@ -44,6 +45,7 @@ class MemoryGrid:
         self._history = MemoryHistoryStore(self._connection)
         self._tail = MemoryTopicTail(self._connection)
         self._queues = MemoryQueueStore(self._connection)
+        self._durables = MemoryDurableStore(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
         self._destinations = MemoryDestinationStore(self._connection)
         self._journal = MemoryJournal(self._connection, node)
@@ -77,6 +79,11 @@ class MemoryGrid:
     def queues(self) -> MemoryQueueStore:
         """See the port."""
         return self._queues
+
+    @property
+    def durables(self) -> MemoryDurableStore:
+        """See the port."""
+        return self._durables
 
     @property
     def revocations(self) -> MemoryRevocationStore:

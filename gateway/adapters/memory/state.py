@@ -7,6 +7,7 @@ from functools import partial
 from itertools import count
 
 from gateway.adapters.memory.destination_table import Destinations
+from gateway.adapters.memory.durable_table import Durables
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.queue_table import Queues
@@ -21,9 +22,12 @@ from gateway.ports import (
     Attached,
     AttachRefused,
     DeliveryTag,
+    DurableName,
+    DurableTerms,
     Ended,
     Fenced,
     MessageId,
+    OpenResult,
     Ownership,
     PublishCommand,
     Published,
@@ -80,6 +84,7 @@ class GridData:
         )
         self.destinations = Destinations()
         self.queues = Queues(depth)
+        self.durables = Durables()
         self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
@@ -189,6 +194,21 @@ class GridData:
             raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}, or has ended")
         return attached
 
+    def open_durable(
+        self,
+        ownership: Ownership,
+        name: DurableName,
+        terms: DurableTerms,
+        *,
+        start: str | None,
+        instead_of: SessionId | None,
+        now: float,
+    ) -> OpenResult:
+        """Let a session use a durable subscription; see ``DurableStore.open``."""
+        if self.sessions.has_ended(ownership.session, now):
+            raise Fenced(f"session {ownership.session} has ended")
+        return self.durables.open(ownership, name, terms, start=start, instead_of=instead_of, now=now)
+
     def settle(self, command: SettleCommand, now: float) -> list[SettleResult]:
         """Settle what a consumer holds, all in one atomic step; see ``QueueStore.settle``."""
         ownership, queue = command.ownership, command.queue
@@ -232,6 +252,7 @@ class GridData:
         self.sessions.end(ownership, reason, now)
         self.topics.forget(ownership.session)
         self.queues.forget(ownership.session, self._generation, now)
+        self.durables.forget(ownership.session, now)
 
     def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]], now: float) -> list[bool]:
         """End sessions, each one atomic step; tells for each whether its ownership was accepted."""
@@ -251,6 +272,7 @@ class GridData:
         for each in ended:
             self.topics.forget(each.session)
             self.queues.forget(each.session, self._generation, now)
+            self.durables.forget(each.session, now)
         return ended
 
     def orphan(self, expired: NodeRef, sessions: Sequence[SessionId], now: float) -> list[Epoch | None]:
@@ -266,5 +288,6 @@ class GridData:
             | self.leases.inventory()
             | self.topics.inventory()
             | self.queues.inventory()
+            | self.durables.inventory()
             | self.journal.inventory()
         )

@@ -8,6 +8,7 @@ from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.destinations import RedisDestinations
 from gateway.adapters.redis.dialer import Dialer, Remap
+from gateway.adapters.redis.durables import RedisDurables
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.gauges import ServerGauges
 from gateway.adapters.redis.grid_connection import GridConnection
@@ -136,6 +137,7 @@ class RedisGrid:
         self._queues = RedisQueues(
             grid=self._connection, keys=keys, tail=self._tail, foreign=foreign, depth=topic_depth
         )
+        self._durables = RedisDurables(grid=self._connection, keys=keys, foreign=foreign)
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._destinations = RedisDestinations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._journal = RedisJournal(
@@ -171,6 +173,11 @@ class RedisGrid:
     def queues(self) -> RedisQueues:
         """Queues."""
         return self._queues
+
+    @property
+    def durables(self) -> RedisDurables:
+        """Durable subscriptions."""
+        return self._durables
 
     @property
     def revocations(self) -> RedisRevocations:

@@ -64,7 +64,14 @@ key                              type    content
 ``P:{t17}:queues-due``           zset    queue → when the first of its timers is over (ms). As the queue.
 ``P:{t17}:deliveries``           stream  ``<generation>-<sequence>`` → ``[queue, "<session> <epoch> <tag> <id> …"]``:
                                          who was given what. Trimmed to about 10,000 entries; stays.
-``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from; deleted with it.
+``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from, and ``/[principal,
+                                         name]`` → empty, of each durable subscription that it uses; deleted with it.
+``P:{t17}:durable:<principal>``  hash    name → ``<life (ms)> <made (ms)> <session or -> <epoch> <position or ->
+                                         <selector>`` of each durable subscription of a principal, in the partition that
+                                         the principal decides. Written by who uses it; deleted when it is removed or
+                                         has not been used for its life.
+``P:{t17}:durables``             zset    ``[principal,name]`` (JSON) of each of them → when it is forgotten (ms), or
+                                         2^53 - 1 while a session uses it. As above.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, when writes were ``lost``
@@ -128,7 +135,7 @@ import hashlib
 from typing import Final
 
 from gateway.core.journal import JOURNAL_PARTITIONS
-from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS, session_partition
+from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS, principal_partition, session_partition
 from gateway.core.types import NodeRef, SessionId, TopicPath
 
 _SHORT_HASH_BYTES: Final = 8
@@ -208,6 +215,8 @@ class Keys:
         self.queues = tuple(f"{each}queues" for each in topics)
         self.queues_due = tuple(f"{each}queues-due" for each in topics)
         self.deliveries = tuple(f"{each}deliveries" for each in topics)
+        self.durables = tuple(f"{each}durables" for each in topics)
+        self._durable = tuple(f"{each}durable:" for each in topics)
         self._consuming = tuple(f"{each}consuming:" for each in topics)
         self._queue = tuple(tuple(f"{each}{part}:" for part in _QUEUE_PARTS) for each in topics)
         self.journal = tuple(f"{prefix}:{{{tag}}}:journal" for tag in JOURNAL_TAGS)
@@ -228,6 +237,11 @@ class Keys:
     def consuming(self, partition: int, session: SessionId) -> str:
         """Name the hash of the queues in a topic partition that a session consumes from."""
         return self._consuming[partition] + session
+
+    def durable(self, principal: str) -> tuple[str, str]:
+        """Name the hash of a principal's durable subscriptions, and the set of those of its partition."""
+        partition = principal_partition(principal)
+        return self._durable[partition] + principal, self.durables[partition]
 
     def queue(self, partition: int, queue: TopicPath) -> tuple[str, ...]:
         """Name the keys of a queue in the order of ``queue.lua``, those of its partition at the end."""

@@ -9,6 +9,7 @@ import orjson
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.batcher import ScriptFailed, fresh
+from gateway.adapters.redis.durables import DURABLE_MARK, read_member, release_command
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
@@ -384,7 +385,7 @@ class RedisSessions:
             return None
 
     async def _delete(self, marked: Sequence[tuple[SessionId, bytes, bytes]]) -> list[bool]:
-        """Delete sessions marked as ended, with their receipts; they consume from no queue any more.
+        """Delete sessions marked as ended, with their receipts; they use no queue or durable subscription any more.
 
         Args:
             marked: id, topic partitions and window of each, as the grid holds them.
@@ -415,9 +416,12 @@ class RedisSessions:
             )
         left: list[Command] = []
         for (session, partition), queues in zip(places, await self._batcher.call_all(forget), strict=True):
-            for name in queues:
-                queue = TopicPath(name.decode())
-                left.append(leave_command(keys, (partition, queue), session, head(self._grid, queue)))
+            for name in (each.decode() for each in queues):
+                if name.startswith(DURABLE_MARK):
+                    left.append(release_command(keys, read_member(name), session, clock))
+                else:
+                    queue = TopicPath(name)
+                    left.append(leave_command(keys, (partition, queue), session, head(self._grid, queue)))
         if left:
             # What the session holds is in its queues again before the session is gone: who finishes this finds them.
             self._see_to(*await self._batcher.call_all(left))

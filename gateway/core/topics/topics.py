@@ -148,3 +148,8 @@ def partition_of(leading: Sequence[str], depth: int) -> int:
 def session_partition(session: SessionId) -> int:
     """Tell in which of the ``SESSION_PARTITIONS`` the grid keeps a session."""
     return crc32(session.encode()) % SESSION_PARTITIONS
+
+
+def principal_partition(principal: str) -> int:
+    """Tell in which of the ``TOPIC_PARTITIONS`` the grid keeps the durable subscriptions of a principal."""
+    return crc32(principal.encode()) % TOPIC_PARTITIONS

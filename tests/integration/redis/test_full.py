@@ -29,8 +29,8 @@ MAXMEMORY = "12mb"
 
 REFUSED_WHEN_FULL = {
     *("session_create", "session_change", "topic_publish", "topic_restore", "journal_append"),
-    *("log_restore", "queue_send"),
-    *("session_owners", "queue_dead", "queue_due", "queue_look"),
+    *("log_restore", "queue_send", "durable_open"),
+    *("session_owners", "queue_dead", "queue_due", "queue_look", "durable_due"),
 }
 """Scripts without the flag: those that store more for a client; and those that only read, and need none."""
 

@@ -1,0 +1,154 @@
+"""Durable subscriptions that an in-memory grid holds, one method per atomic step, as the Lua of the Redis adapter."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from gateway.core.topics.topics import TOPIC_PARTITIONS, principal_partition
+from gateway.core.topics.versions import place_of
+from gateway.core.types import Epoch, EventId, SessionId
+from gateway.ports import (
+    MOST_DURABLES,
+    MOST_DURABLES_TOGETHER,
+    Advance,
+    Different,
+    Durable,
+    DurableName,
+    DurableTerms,
+    Fenced,
+    InUse,
+    NotOpened,
+    Opened,
+    OpenResult,
+    Ownership,
+)
+
+_MS: Final = 1000
+"""Milliseconds in a second."""
+
+
+class Durables:
+    """All durable subscriptions of the grid; *now* is the grid's clock in seconds."""
+
+    def __init__(self) -> None:
+        self._partitions: list[dict[DurableName, Durable]] = [{} for _ in range(TOPIC_PARTITIONS)]
+        self._epochs: dict[DurableName, Epoch] = {}
+
+    def open(
+        self,
+        ownership: Ownership,
+        name: DurableName,
+        terms: DurableTerms,
+        *,
+        start: str | None,
+        instead_of: SessionId | None,
+        now: float,
+    ) -> OpenResult:
+        """See ``DurableStore.open``; that the session has not ended, others have found out."""
+        held = self._of(name)
+        each = held.get(name)
+        created = each is None
+        if each is None:
+            if start is None:
+                return NotOpened.ABSENT
+            if sum(other.principal == name.principal for other in held) >= MOST_DURABLES:
+                return NotOpened.FULL
+            if len(held) >= MOST_DURABLES_TOGETHER:
+                return NotOpened.FULL
+            each = Durable(name, terms, start, None, int(now * _MS), None)
+        if each.terms.selector != terms.selector:
+            return Different(each.terms.selector)
+        if each.session == ownership.session:
+            self._check(ownership, name)
+        elif each.session is not None and each.session != instead_of:
+            return InUse(each.session)
+        held[name] = each._replace(terms=terms, session=ownership.session, until=None)
+        self._epochs[name] = ownership.epoch
+        return Opened(each.position, created)
+
+    def advance(self, ownership: Ownership, name: DurableName, position: str) -> Advance:
+        """See ``DurableStore.advance``."""
+        held = self._of(name)
+        each = held.get(name)
+        if each is None:
+            return Advance.ABSENT
+        if each.session != ownership.session:
+            return Advance.TAKEN
+        self._check(ownership, name)
+        self._epochs[name] = ownership.epoch
+        held[name] = each._replace(position=_furthest(each.position, position))
+        return Advance.DONE
+
+    def release(self, ownership: Ownership, name: DurableName, now: float) -> None:
+        """See ``DurableStore.release``."""
+        each = self._of(name).get(name)
+        if each is not None and each.session == ownership.session:
+            self._check(ownership, name)
+            self._let_go(each, now)
+
+    def forget(self, session: SessionId, now: float) -> None:
+        """A session has ended."""
+        for partition in self._partitions:
+            for each in [each for each in partition.values() if each.session == session]:
+                self._let_go(each, now)
+
+    def remove(self, name: DurableName, by: SessionId | None) -> InUse | bool:
+        """See ``DurableStore.remove``."""
+        each = self._of(name).get(name)
+        if each is None:
+            return False
+        if by is not None and each.session not in {None, by}:
+            return InUse(each.session or by)
+        del self._of(name)[name]
+        return True
+
+    def expire(self, partition: int, limit: int, now: float) -> list[DurableName]:
+        """See ``DurableStore.expire``."""
+        held = self._partitions[partition]
+        due = sorted(
+            (each for each in held.values() if (inf if each.until is None else each.until) <= now * _MS),
+            key=lambda each: each.until or 0,
+        )[:limit]
+        for each in due:
+            del held[each.name]
+        return [each.name for each in due]
+
+    def find(self, name: DurableName) -> Durable | None:
+        """See ``DurableStore.find``."""
+        return self._of(name).get(name)
+
+    def page(self, partition: int, after: DurableName | None, count: int) -> list[Durable]:
+        """See ``DurableStore.page``."""
+        held = self._partitions[partition]
+        return [held[name] for name in sorted(held) if after is None or name > after][:count]
+
+    def inventory(self) -> set[str]:
+        """Name what is kept of sessions."""
+        return {
+            f"use of {each.name} by {each.session}"
+            for partition in self._partitions
+            for each in partition.values()
+            if each.session is not None
+        }
+
+    def _of(self, name: DurableName) -> dict[DurableName, Durable]:
+        return self._partitions[principal_partition(name.principal)]
+
+    def _check(self, ownership: Ownership, name: DurableName) -> None:
+        if self._epochs[name] > ownership.epoch:
+            raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
+
+    def _let_go(self, each: Durable, now: float) -> None:
+        self._of(each.name)[each.name] = each._replace(
+            session=None, until=int(now * _MS) + round(each.terms.life * _MS)
+        )
+
+
+def _furthest(before: str, after: str) -> str:
+    places: dict[int, str] = {}
+    for event in [each for text in (before, after) for each in text.split(",") if each]:
+        number = int(event.partition("-")[0])
+        if number not in places or place_of(EventId(event)) > place_of(EventId(places[number])):
+            places[number] = event
+    return ",".join(places[number] for number in sorted(places))

@@ -1,0 +1,213 @@
+"""Durable subscriptions in the grid: places that outlive sessions (P14). See ``gateway.ports`` for the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from gateway.core.types import SessionId
+from gateway.ports.sessions import Ownership
+
+MOST_DURABLES: Final = 100
+"""Durable subscriptions of one principal: a few for each of its programs (P20)."""
+
+MOST_DURABLES_TOGETHER: Final = 10_000
+"""Those that a topic partition holds, of all principals: some 5 MB (P20)."""
+
+
+class DurableName(NamedTuple):
+    """What a durable subscription is found by.
+
+    Attributes:
+        principal: whose it is; any of its sessions may take it up.
+        name: what the principal calls it.
+    """
+
+    principal: str
+    name: str
+
+
+class DurableTerms(NamedTuple):
+    """What it is, and stays.
+
+    Attributes:
+        selector: which topics.
+        life: seconds for which it outlives the last session that used it.
+    """
+
+    selector: str
+    life: float
+
+
+class Durable(NamedTuple):
+    """A durable subscription as the grid holds it.
+
+    Attributes:
+        name: of it.
+        terms: what it is.
+        position: up to where everything has been acknowledged: event ids of different partitions with commas between
+            them, in the order of their partitions; empty for nothing yet.
+        session: that uses it; None for none.
+        made: when it was made, in milliseconds since 1970 by the time of the grid.
+        until: when it is forgotten unless somebody uses it, likewise; None while somebody does.
+    """
+
+    name: DurableName
+    terms: DurableTerms
+    position: str
+    session: SessionId | None
+    made: int
+    until: int | None
+
+
+class Opened(NamedTuple):
+    """A session uses a durable subscription from now on, and no other one does.
+
+    Attributes:
+        position: where it goes on, as of ``Durable``.
+        created: whether there was none before.
+    """
+
+    position: str
+    created: bool
+
+
+class InUse(NamedTuple):
+    """Another session uses it.
+
+    Attributes:
+        session: which.
+    """
+
+    session: SessionId
+
+
+class Different(NamedTuple):
+    """There is one of this name for other topics.
+
+    Attributes:
+        selector: which.
+    """
+
+    selector: str
+
+
+class NotOpened(StrEnum):
+    """Why a session may not use a durable subscription."""
+
+    ABSENT = "absent"
+    """There is none of this name, and none was to be made."""
+    FULL = "full"
+    """There are as many as there may be."""
+
+
+OpenResult: TypeAlias = Opened | InUse | Different | NotOpened
+
+
+class Advance(StrEnum):
+    """What became of an acknowledgement."""
+
+    DONE = "done"
+    TAKEN = "taken"
+    """Another session uses the subscription now, or nobody does; nothing was changed."""
+    ABSENT = "absent"
+    """There is none of this name any more."""
+
+
+class DurableStore(Protocol):
+    """Durable subscriptions: what a principal's program has read of topics with history, whichever session it reads by.
+
+    At most one session uses one of them at a time, and only that one moves its place, by the newest epoch that has used
+    it (P3). A place only moves forward, for each partition by itself.
+    """
+
+    async def open(
+        self,
+        ownership: Ownership,
+        name: DurableName,
+        terms: DurableTerms,
+        *,
+        start: str | None,
+        instead_of: SessionId | None = None,
+    ) -> OpenResult:
+        """Let a session use a durable subscription; asking again does no harm, and a newer epoch goes on with it.
+
+        Args:
+            ownership: of the session.
+            name: which.
+            terms: what it is; its life is the newest that was asked for.
+            start: position of one that is made; None if none is to be made.
+            instead_of: the session that it is taken from, if that uses it still.
+
+        Raises:
+            Fenced: a newer owner of the session uses it, or the session has ended.
+            GridRefused: no memory; nothing was done.
+            GridUnavailable: see the module.
+        """
+
+    async def advance(self, ownership: Ownership, name: DurableName, position: str) -> Advance:
+        """Acknowledge everything up to a position; harmless if that is behind what was acknowledged before.
+
+        Raises:
+            Fenced: a newer owner of the session uses it.
+            GridRefused: the grid refuses to write; nothing was done.
+            GridUnavailable: see the module.
+        """
+
+    async def release(self, ownership: Ownership, name: DurableName) -> None:
+        """Let a session use it no more; the subscription and its place stay. Harmless if the session does not use it.
+
+        The end of a session does the same for all that it uses.
+
+        Raises:
+            Fenced: a newer owner of the session uses it.
+            GridUnavailable: see the module.
+        """
+
+    async def remove(self, name: DurableName, *, by: SessionId | None = None) -> InUse | bool:
+        """Forget a durable subscription.
+
+        Args:
+            name: which.
+            by: a session of the principal, which may not do so while another one uses it; None for whoever may.
+
+        Returns:
+            Whether there was one; or who uses it, and then nothing was done.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def expire(self, partition: int, *, limit: int) -> Sequence[DurableName]:
+        """Forget those of a topic partition that nobody has used for their life; any number of nodes may ask.
+
+        Args:
+            partition: which.
+            limit: most to forget in this call.
+
+        Returns:
+            Those that this call forgot.
+
+        Raises:
+            GridUnavailable: see the module. What has been forgotten stays so.
+        """
+
+    async def find(self, name: DurableName) -> Durable | None:
+        """Read one.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def page(self, partition: int, *, after: DurableName | None, count: int) -> Sequence[Durable]:
+        """Read some of a topic partition in the order of their names; fewer than *count* if these are the last.
+
+        Args:
+            partition: which.
+            after: behind which to begin; None for the first.
+            count: most to read.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
