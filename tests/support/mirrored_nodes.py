@@ -23,24 +23,23 @@ def mirror_of(node: TestNode) -> MirrorSource:
     return mirror
 
 
-def has_caught_up(node: TestNode, sessions: int = 1) -> bool:
-    """Tell whether the backup has taken in all that there is to know of so many sessions at least."""
-    mirror = mirror_of(node)
-    log = mirror._log
-    return (
-        log is not None
-        and mirror.is_whole
-        and len(log) >= sessions
-        and not log.waiting
-        and not log._woken
-        and not log._woken_later
-        and log.acknowledged == log.sequence
-    )
-
-
 async def caught_up(node: TestNode, sessions: int = 1) -> None:
-    """Wait until the backup has."""
-    await eventually(lambda: has_caught_up(node, sessions))
+    """Wait until the backup has taken in all that there is to know of so many sessions at least."""
+    mirror = mirror_of(node)
+
+    def has_all() -> bool:
+        log = mirror._log
+        return (
+            log is not None
+            and mirror.is_whole
+            and len(log) >= sessions
+            and not log.waiting
+            and not log._woken
+            and not log._woken_later
+            and log.acknowledged == log.sequence
+        )
+
+    await eventually(has_all)
 
 
 class RefusingLink:

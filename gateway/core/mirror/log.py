@@ -131,11 +131,19 @@ class MirrorLog(Generic[S]):
             self.remove(session)
 
     def refused(self, slot: int) -> None:
-        """The backup has no room for the copy of a session; it waits in the line again."""
+        """The backup has no room for the copy of a session: it has none until ``write_again``, and after that."""
         tap = self._by_slot.get(slot)
         if tap is not None:
             tap.is_whole = False
+            tap.is_refused = True
             tap.rewrote()
+
+    def write_again(self, slot: int) -> None:
+        """The backup may have room again for the copy of a session that it had refused; it waits in the line."""
+        tap = self._by_slot.get(slot)
+        if tap is not None and tap.is_refused:
+            tap.is_refused = False
+            self._queue(tap)
 
     def _queue(self, tap: SessionTap[S]) -> None:
         self._dirty.append(tap)
@@ -172,6 +180,8 @@ class MirrorLog(Generic[S]):
         for tap in dirty:
             session = tap.session
             if self._taps.get(session) is not tap:
+                continue
+            if tap.is_refused:
                 continue
             if tap.must_rewrite:
                 self._put_in_line(tap)

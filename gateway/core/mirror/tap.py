@@ -46,6 +46,7 @@ class SessionTap(Generic[S]):
         is_queued: whether there is something to write.
         is_whole: whether all of it was written, so that changes can follow.
         must_rewrite: whether all of it has to be written.
+        is_refused: whether the backup has no room for it, so that this has to wait.
         is_moved: whether its cut may have changed.
         written: the last frame in which something of it was written.
         whole_in: the last frame in which all of it was written.
@@ -64,6 +65,7 @@ class SessionTap(Generic[S]):
         "_works",
         "is_moved",
         "is_queued",
+        "is_refused",
         "is_whole",
         "machine",
         "must_rewrite",
@@ -91,7 +93,7 @@ class SessionTap(Generic[S]):
         self._unseen: Answered | None = None
         self._rest: tuple[object, ...] = ()
         self._cut: SessionCut | None = None
-        self.is_queued = self.is_whole = self.is_moved = False
+        self.is_queued = self.is_whole = self.is_moved = self.is_refused = False
         self.must_rewrite = True
         self.written = self.whole_in = 0
 
@@ -176,7 +178,7 @@ class SessionTap(Generic[S]):
         exported = export(session, 0.0)
         frame.whole(self.slot, exported, epoch, cut)
         self._clear()
-        self.is_queued = self.must_rewrite = False
+        self.is_queued = self.must_rewrite = self.is_refused = False
         self.is_whole = True
         self.written = self.whole_in = frame.sequence
         self.machine.numbering_listener = self.numbered

@@ -386,6 +386,46 @@ async def test_a_silent_backup_is_not_waited_for_and_that_is_told(linked: Linked
             assert connection.waits
 
 
+@pytest.mark.promise("P2")
+async def test_packets_wait_again_though_there_is_always_a_frame_on_its_way(linked: LinkedNodes) -> None:
+    """The welcome said ``sync``: when the backup answers in time again, that holds again, also under steady traffic."""
+    patience = scaled(1.0)
+    async with linked.run("n1", "n2", backup="n2", mirror=MirrorMode.SYNC, mirror_patience=patience) as (n1, n2):
+        await eventually(lambda: mirror_of(n1).backup is not None)
+        async with RawClient(n2.url) as bob, RawClient(n1.url) as raw:
+            ask = await publisher(bob)
+            connection = held_by(n1, await subscribed(raw, "a/**")).connection
+            assert isinstance(connection, GatedConnection)
+            await caught_up(n1)
+            linked.network.stall(n2.gateway.me, n1.gateway.me)
+            await ask.publish("a/x", 1)
+            await raw.expect("update")
+            assert (await raw.expect("notice"))["code"] == "unmirrored"
+            linked.network.mend(n1.gateway.me, n2.gateway.me)
+            # Answers take longer than the time from one update to the next.
+            linked.network.delay(patience / 4, n2.gateway.me, n1.gateway.me)
+            number = 1
+            while not connection.waits:
+                number += 1
+                await ask.publish("a/x", number)
+            seen = [value for _, _, value, _ in await values(raw, number - 1)]
+            assert seen == list(range(2, number + 1))
+
+
+@pytest.mark.promise("P2")
+async def test_who_has_no_copy_for_want_of_room_is_not_served_as_if_there_were_one(linked: LinkedNodes) -> None:
+    patience = scaled(0.3)
+    async with linked.run("n1", "n2", backup="n2", mirror=MirrorMode.SYNC, mirror_patience=patience) as (n1, n2):
+        await eventually(lambda: mirror_of(n1).is_whole)
+        holder = n2.gateway.node.holder
+        assert holder is not None
+        holder._most_bytes = 1
+        async with RawClient(n1.url) as raw:
+            assert (await raw.hello(**SUPPORTS))["mirror"] == "sync"
+            assert (await raw.expect("notice"))["code"] == "unmirrored"
+            assert mirror_of(n1).counts() == (0, 1)
+
+
 async def test_a_role_asks_for_more_than_its_node(linked: LinkedNodes, tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(

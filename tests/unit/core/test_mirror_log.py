@@ -142,9 +142,31 @@ def test_copies_take_a_bounded_part_of_memory_and_who_has_none_is_told() -> None
         pair.tick(place)
         for slot in pair.copies.refused:
             pair.log.refused(slot)
+            pair.log.write_again(slot)
         pair.copies.refused.clear()
     assert pair.copies.size <= 200_000
     assert sessions[9].id in pair.copies
+
+
+def test_who_has_no_room_has_no_copy_until_it_is_written_again_whatever_happens_to_it() -> None:
+    pair = Pair(most_bytes=1)
+    session = pair.session("s")
+    pair.tick()
+    (slot,) = pair.copies.refused
+    pair.log.refused(slot)
+    tap = pair.log.tap(session)
+    assert tap is not None
+    send([session], Run.of(Outgoing("a", b'"type":"update"}')))
+    pair.tick(2)
+    assert (tap.is_whole, tap.must_rewrite, len(pair.copies)) == (False, True, 0)
+    pair.copies._most_bytes = 0
+    pair.log.write_again(slot)
+    pair.tick(3)
+    send([session], Run.of(Outgoing("a", b'"type":"update"}')))
+    pair.tick(4)
+    copy = pair.copies.copy_of(SessionId("s"))
+    assert copy is not None
+    assert copy.session.machine.last_numbered == session.machine.last_numbered == 2
 
 
 def test_nothing_is_counted_for_what_was_acknowledged() -> None:

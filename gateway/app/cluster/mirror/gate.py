@@ -21,6 +21,7 @@ from gateway.app.context import Context
 from gateway.app.session.session import Session
 from gateway.catalogue import mirror_metrics as catalogue
 from gateway.core.mirror.log import MirrorLog
+from gateway.core.mirror.tap import SessionTap
 from gateway.core.wire.codes import MirrorMode
 from gateway.core.wire.packets import Notice, NoticeCode
 from gateway.ports import Access, Connection
@@ -56,6 +57,9 @@ class _Source(Protocol):
     @property
     def log(self) -> MirrorLog[Session] | None:
         """The log of the present backup; None if there is none."""
+
+    def lag(self, now: float) -> float:
+        """Tell for how many seconds the backup has owed an acknowledgement; 0 if it owes none."""
 
 
 class OutputGate:
@@ -114,7 +118,7 @@ class OutputGate:
         log = self._source.log
         tap = None if log is None else log.tap(session)
         if not connection.waits:
-            if log is None or tap is None or not tap.is_whole or log.acknowledged < tap.written:
+            if log is None or tap is None or not self._has_caught_up(connection, log, tap):
                 return None
             connection.waits = True
         if log is None or tap is None or tap.must_rewrite:
@@ -150,6 +154,19 @@ class OutputGate:
             self._timer = None
 
     # --- Inside -------------------------------------------------------------------------------------------------------
+
+    def _has_caught_up(
+        self, connection: GatedConnection, log: MirrorLog[Session], tap: SessionTap[Session]
+    ) -> bool:
+        """Tell whether the backup has what a connection did not wait for, and answers in time again.
+
+        Under steady traffic there is always a frame on its way, so it is not asked whether the backup has all. Whatever
+        is held from now on waits for a later frame, and frames are acknowledged in order.
+        """
+        number, frame = connection.lapsed_at
+        if not tap.is_whole or log.acknowledged < max(tap.whole_in, frame if number == log.number else 0):
+            return False
+        return self._source.lag(self._clock.monotonic()) < self._patience
 
     def _need_of(self, connection: GatedConnection) -> int | None:
         """Tell which frame the first message that is held waits for; None if nobody knows yet, 0 for none."""
@@ -212,6 +229,8 @@ class OutputGate:
                 self._waiting.move_to_end(connection)
             return
         connection.waits = False
+        log = self._source.log
+        connection.lapsed_at = (0, 0) if log is None else (log.number, log.sequence)
         self._waiting.pop(connection, None)
         self._undecided.pop(connection, None)
         while connection.held:
@@ -234,9 +253,21 @@ class GatedConnection:
         mode: what the session waits for.
         waits: whether that is done: not while there is no copy of the session, or the backup is silent.
         is_ending: whether it is to be closed when what is held has left.
+        lapsed_at: number of the log, and the newest frame of it, when what was held left without the backup.
     """
 
-    __slots__ = ("_connection", "_end", "_gate", "_held_bytes", "held", "is_ending", "mode", "session", "waits")
+    __slots__ = (
+        "_connection",
+        "_end",
+        "_gate",
+        "_held_bytes",
+        "held",
+        "is_ending",
+        "lapsed_at",
+        "mode",
+        "session",
+        "waits",
+    )
 
     def __init__(self, connection: Connection, gate: OutputGate) -> None:
         self._connection = connection
@@ -247,6 +278,7 @@ class GatedConnection:
         self.session: Session | None = None
         self.mode = MirrorMode.ASYNC
         self.waits = self.is_ending = False
+        self.lapsed_at = (0, 0)
 
     @property
     def address(self) -> str:

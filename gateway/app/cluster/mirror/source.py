@@ -130,6 +130,14 @@ class MirrorSource:
         """What the backup is sent; None if there is none."""
         return self._log
 
+    def lag(self, now: float) -> float:
+        """Tell for how many seconds the backup has owed an acknowledgement; 0 if it owes none.
+
+        Args:
+            now: monotonic seconds.
+        """
+        return now - self._unacknowledged[0][1] if self._unacknowledged else 0.0
+
     def guard(self, gate: OutputGate) -> None:
         """Have output wait for the backup, where *gate* says so."""
         self._gate = gate
@@ -399,6 +407,8 @@ class MirrorSource:
             self._metrics.observe(catalogue.MIRROR_LAG_SECONDS, now - sent)
         if said.refused:
             self._refused += said.refused
+            for slot in said.refused:
+                log.refused(slot)
             asyncio.get_running_loop().call_later(REFUSED_PAUSE, self._send_again, log, said.refused)
         self._see_whole()
         if self._gate is not None:
@@ -414,7 +424,7 @@ class MirrorSource:
             return
         if self._filled_in is None and not self._unfilled and log.is_written:
             self._filled_in = log.sequence
-        if self._filled_in is None or log.acknowledged < self._filled_in:
+        if self._filled_in is None or log.acknowledged < self._filled_in or self._refused:
             return
         self._whole = True
         self._look_now.set()
@@ -424,7 +434,7 @@ class MirrorSource:
         if log is self._log:
             for slot in slots:
                 self._refused.remove(slot)
-                log.refused(slot)
+                log.write_again(slot)
 
 
 def _epoch_of(session: Session) -> Epoch:
