@@ -166,6 +166,10 @@ class PeerHarness(ABC):
     async def _address(self, member: Member, other: Member) -> str: ...
 
     @abstractmethod
+    def move_in(self, new: Member, old: Member) -> None:
+        """Have a run of a node be found where a former run of it was."""
+
+    @abstractmethod
     def cut(self, one: Member, other: Member) -> None:
         """Break the link of two nodes, and let there be none until ``mend``."""
 
@@ -198,6 +202,9 @@ class MemoryPeerHarness(PeerHarness):
 
     async def _address(self, member: Member, other: Member) -> str:
         return other.links.address
+
+    def move_in(self, new: Member, old: Member) -> None:
+        """Addresses are names, and these are the same."""
 
     def cut(self, one: Member, other: Member) -> None:
         self.network.cut(one.ref, other.ref)
@@ -264,6 +271,12 @@ class StreamPeerHarness(PeerHarness):
             self._proxies[way] = FaultProxy(host, int(port))
             await self._proxies[way].start()
         return f"127.0.0.1:{self._proxies[way].port}"
+
+    def move_in(self, new: Member, old: Member) -> None:
+        host, _, port = new.links.address.rpartition(":")
+        for (_, to), proxy in self._proxies.items():
+            if to == old.ref:
+                proxy._target = host, int(port)
 
     def proxies(self, one: Member, other: Member) -> list[tuple[FaultProxy, Way]]:
         """List the proxies between two nodes, each with the way in which *one* speaks to *other*."""

@@ -238,6 +238,30 @@ async def test_a_node_that_starts_anew_takes_the_place_of_its_former_run(harness
     assert await n1.links.ask(N2_AGAIN, "echo", b"new", within=PATIENT) == b"new"
 
 
+@pytest.mark.parametrize("knows", [False, True], ids=["is dialled", "dials too"])
+async def test_a_node_that_starts_anew_is_linked_where_its_former_run_was(harness: PeerHarness, knows: bool) -> None:
+    """Others dial it before the node table tells them of it, and hung up because it was not whom they had dialled.
+
+    Until it noticed, it took that connection for its link, and refused the good one as a second one.
+    """
+    n1, old = await harness.pair(N1, N2)
+    harness.cut(n1, old)
+    await eventually(lambda: not n1.is_up(old))
+    await old.links.close()
+    new = await harness.node(N2_AGAIN, started=2.0)
+    await harness.tell(new, *([n1] if knows else []))
+    harness.move_in(new, old)
+    await harness.mend(n1, old)
+    await harness.linked(n1, new)
+    await harness.tell(new, n1)
+    await harness.tell(n1, old, new)
+    assert await n1.links.ask(N2_AGAIN, "echo", b"new", within=PATIENT) == b"new"
+    # Of two that both dial, one may take the place of the other; what was good is not hung up otherwise.
+    assert all("another connection took over" in each.why for each in new.downs(n1))
+    if not knows:
+        assert (len(new.ups(n1)), new.downs(n1)) == (1, [])
+
+
 async def test_another_cluster_is_another_world(harness: PeerHarness) -> None:
     n1, n2 = await harness.node(N1), await harness.node(N2)
     await harness.tell(n1, n2, cluster="one")

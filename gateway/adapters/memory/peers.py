@@ -379,8 +379,11 @@ class MemoryPeerLinks:
     # --- For the network ----------------------------------------------------------------------------------------------
 
     def wants(self, other: MemoryPeerLinks) -> bool:
-        """Tell whether this node would dial *other*."""
-        return bool(self._cluster) and other.me in self._runs.wanted()
+        """Tell whether this node would dial *other*, or a former run of it, which has the same address."""
+        return bool(self._cluster) and any(
+            run.node == other.me.node and (place.started, run) <= (other._started, other.me)
+            for run, place in self._runs.wanted().items()
+        )
 
     def accepts(self, other: MemoryPeerLinks) -> bool:
         """Tell whether this node would let *other* in."""

@@ -26,8 +26,8 @@ class Dialer:
     Args:
         peer: to which node.
         address: where that is, as host:port.
-        dial: tries once, and tells whether there is a link now.
-        link: tells which link there is.
+        dial: tries once.
+        link: tells which link there is by now.
         patience: seconds for which the other node is left to dial first.
         random: a number in [0, 1).
 
@@ -40,7 +40,7 @@ class Dialer:
         peer: NodeRef,
         address: str,
         *,
-        dial: Callable[[NodeRef, str], Awaitable[bool]],
+        dial: Callable[[NodeRef, str], Awaitable[None]],
         link: Callable[[], Link | None],
         patience: float,
         random: Callable[[], float],
@@ -73,6 +73,8 @@ class Dialer:
                 if link.was_planned:
                     await asyncio.sleep(AFTER_GOODBYE)
             await asyncio.sleep(self._patience)
-            if self._link() is None and not await self._dial(self._peer, self.address):
+            if self._link() is None:
+                await self._dial(self._peer, self.address)
+            if self._link() is None:
                 delay, backoff = backoff.delay(self._random())
                 await asyncio.sleep(delay)

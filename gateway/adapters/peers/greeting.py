@@ -18,7 +18,7 @@ from typing import Any, Final
 from gateway.adapters.peers.frames import HELLO_BYTES, Frame, FrameError, FrameReader, FrameType
 from gateway.adapters.peers.hello import Hello, Refused, agreed, names_of
 from gateway.catalogue.refusals import LinkRefusal
-from gateway.core.types import NodeRef
+from gateway.core.types import NodeId
 from gateway.core.wire.errors import GatewayError
 
 REFUSAL_SECONDS: Final = 1.0
@@ -171,16 +171,15 @@ def check_hello(ours: Hello, theirs: Hello) -> int:
     return protocol
 
 
-def check_expected(theirs: Hello, expected: NodeRef) -> None:
-    """Make sure that who was dialled is who answered.
+def check_expected(theirs: Hello, expected: NodeId) -> None:
+    """Make sure that who was dialled is who answered; of another run of that node the node table may tell later.
 
     Raises:
-        NotGreeted: it is another node, or another run of it.
+        NotGreeted: it is another node.
     """
-    if theirs.node != expected:
+    if theirs.node.node != expected:
         raise NotGreeted(
             LinkRefusal.OLD_RUN,
-            f"{theirs.node} answered in place of {expected}; was it started anew, or does link_advertise of "
-            f"{expected.node} lead elsewhere?",
+            f"{theirs.node} answered in place of {expected}; does link_advertise of {expected} lead elsewhere?",
             peer=theirs.node.node,
         )

@@ -81,6 +81,7 @@ class Greeted:
 
     Attributes:
         peer: the other node.
+        started: when that run of it started, in seconds since 1970.
         protocol: version agreed on.
         features: what both can do.
         dialed: whether this node opened it.
@@ -90,6 +91,7 @@ class Greeted:
     """
 
     peer: NodeRef
+    started: float
     protocol: int
     features: frozenset[str]
     dialed: bool

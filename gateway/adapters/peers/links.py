@@ -25,7 +25,7 @@ from gateway.adapters.peers.told import Told
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import LinkRefusal
-from gateway.core.types import NodeRef
+from gateway.core.types import NodeId, NodeRef
 from gateway.ports import EventLog, Metrics
 from gateway.ports.peers import DOWN, Down, LinkEvent, LinkLimits, LinkState, NoLink, PeerPlace, Up
 
@@ -118,7 +118,7 @@ class StreamPeerLinks:
         self._runs = KnownRuns()
         self._links: dict[NodeRef, Link] = {}
         self._dialers: dict[NodeRef, Dialer] = {}
-        self._greeting: set[NodeRef] = set()
+        self._greeting: set[NodeId] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._unlisted: dict[NodeRef, asyncio.TimerHandle] = {}
         self._inbox = Inbox()
@@ -162,7 +162,7 @@ class StreamPeerLinks:
                 continue
             if dialer is not None:
                 dialer.close()
-            self._dialers[peer] = self._dialer(peer, found.address)
+            self._dialers[peer] = self._dialer(peer, found)
 
     def state(self, node: NodeRef) -> LinkState:
         """See ``PeerLinks.state``."""
@@ -203,7 +203,21 @@ class StreamPeerLinks:
             raise NoLink(f"there is no link to {to}")
         return link
 
-    def _begin(self, greeted: Greeted, started: float) -> None:
+    def _link_of(self, run: NodeRef, started: float) -> Link | None:
+        """Return the link to a run of a node, or to a newer one: that answers where the older one did."""
+        link = self._links.get(run)
+        if link is not None:
+            return link
+        return next(
+            (
+                other
+                for peer, other in self._links.items()
+                if peer.node == run.node and (other.greeted.started, peer) > (started, run)
+            ),
+            None,
+        )
+
+    def _begin(self, greeted: Greeted) -> None:
         """Have a link with who was greeted, in place of any other."""
         peer = greeted.peer
         greeted.frames.most = FRAME_BYTES
@@ -213,7 +227,7 @@ class StreamPeerLinks:
         for other, link in tuple(self._links.items()):
             if other.node == peer.node:
                 self._hang_up(link, f"{peer} is a newer run")
-        self._runs.greeted(peer, started)
+        self._runs.greeted(peer, greeted.started)
         self._told.clear(peer.node)
         self._inbox.put(Up(peer, greeted.features))
         self._links[peer] = Link(
@@ -280,20 +294,32 @@ class StreamPeerLinks:
             raise NotGreeted(LinkRefusal.TOO_MANY, f"there are {MOST_LINKS} links already", peer=peer.node)
         return protocol
 
+    def _greeted(self, stranger: Stranger, theirs: Hello, protocol: int, *, dialed: bool) -> Greeted:
+        return Greeted(
+            theirs.node,
+            theirs.started,
+            protocol,
+            self._features & theirs.features,
+            dialed,
+            stranger.reader,
+            stranger.writer,
+            stranger.frames,
+        )
+
     # --- Who is dialled -----------------------------------------------------------------------------------------------
 
-    def _dialer(self, peer: NodeRef, address: str) -> Dialer:
+    def _dialer(self, peer: NodeRef, found: PeerPlace) -> Dialer:
         return Dialer(
             peer,
-            address,
+            found.address,
             dial=self._dial,
-            link=lambda: self._links.get(peer),
+            link=lambda: self._link_of(peer, found.started),
             patience=self._patience if self.me > peer else 0.0,
             random=random.random,
         )
 
-    async def _dial(self, peer: NodeRef, address: str) -> bool:
-        """Try once to have a link; tell whether there is one now."""
+    async def _dial(self, peer: NodeRef, address: str) -> None:
+        """Try once to have a link."""
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 await self._meet_at(peer, address)
@@ -305,8 +331,7 @@ class StreamPeerLinks:
         except OSError as error:
             self._told.failed(peer.node, address, _reason(error))
         finally:
-            self._greeting.discard(peer)
-        return peer in self._links
+            self._greeting.discard(peer.node)
 
     async def _meet_at(self, peer: NodeRef, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -317,22 +342,22 @@ class StreamPeerLinks:
             )
         context = None if self._tls is None else self._tls.dialing()
         stranger = Stranger(*await asyncio.open_connection(host, int(port), ssl=context))
-        self._greeting.add(peer)
+        self._greeting.add(peer.node)
         try:
             stranger.write(self._hello())
             theirs = await stranger.hello()
             protocol = self._check(stranger, theirs)
-            check_expected(theirs, peer)
+            check_expected(theirs, peer.node)
+            # If it was started anew, whoever is there now is who a link is wanted with. To hang up would have it take
+            # this connection for a link, and its own, which is good, for a second one.
+            peer = theirs.node
             other = self._links.get(peer)
             if other is not None and self.me > peer and self._is_fresh(other):
                 raise NotGreeted(LinkRefusal.DUPLICATE, "the other node's connection stays", told=True)
         except BaseException:
             stranger.abort()
             raise
-        features = self._features & theirs.features
-        self._begin(
-            Greeted(peer, protocol, features, True, stranger.reader, stranger.writer, stranger.frames), theirs.started
-        )
+        self._begin(self._greeted(stranger, theirs, protocol, dialed=True))
 
     # --- Who dials ----------------------------------------------------------------------------------------------------
 
@@ -379,11 +404,7 @@ class StreamPeerLinks:
             self._refused(address, LinkRefusal.SILENT, _reason(error), tell=False)
             stranger.abort()
             return
-        features = self._features & theirs.features
-        self._begin(
-            Greeted(theirs.node, protocol, features, False, stranger.reader, stranger.writer, stranger.frames),
-            theirs.started,
-        )
+        self._begin(self._greeted(stranger, theirs, protocol, dialed=False))
 
     def _choose(self, peer: NodeRef) -> None:
         """Decide whether a connection of *peer* may become the link: of two, the one of the smaller node stays.
@@ -394,7 +415,7 @@ class StreamPeerLinks:
         if self.me > peer:
             return
         other = self._links.get(peer)
-        stays = peer in self._greeting if other is None else other.greeted.dialed and self._is_fresh(other)
+        stays = peer.node in self._greeting if other is None else other.greeted.dialed and self._is_fresh(other)
         if stays:
             raise NotGreeted(LinkRefusal.DUPLICATE, f"{self.me.node} has dialled {peer.node}, too", peer=peer.node)
 

@@ -155,9 +155,7 @@ class OutputGate:
 
     # --- Inside -------------------------------------------------------------------------------------------------------
 
-    def _has_caught_up(
-        self, connection: GatedConnection, log: MirrorLog[Session], tap: SessionTap[Session]
-    ) -> bool:
+    def _has_caught_up(self, connection: GatedConnection, log: MirrorLog[Session], tap: SessionTap[Session]) -> bool:
         """Tell whether the backup has what a connection did not wait for, and answers in time again.
 
         Under steady traffic there is always a frame on its way, so it is not asked whether the backup has all. Whatever
