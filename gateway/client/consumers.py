@@ -59,8 +59,8 @@ class Requests(Protocol):
     async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
         """Ask something and wait for the answer."""
 
-    def consumed(self, queue: str, tags: Sequence[DeliveryTag]) -> None:
-        """The application has said what becomes of messages."""
+    async def settle(self, settlements: Sequence[Settle], seconds: float | None) -> None:
+        """Say what becomes of messages of one queue, and wait for the answers."""
 
     def allow(self, ask: Consume) -> None:
         """Ask for another credit, without waiting."""
@@ -220,10 +220,8 @@ class MessageConsumer:
         all_before = self._ack is Ack.CLIENT and outcome is Settlement.ACCEPT
         tags = [each for each in self._unsettled if each <= tag] if all_before else [tag]
         messages = tuple((self._unsettled.pop(each), each) for each in tags)
-        self._supervisor.consumed(self.queue, tags)
-        for start in range(0, len(messages), MOST_CREDIT):
-            part = messages[start : start + MOST_CREDIT]
-            await self._supervisor.request(Settle(UNNUMBERED, self.queue, part, outcome, delay), timeout)
+        parts = [messages[start : start + MOST_CREDIT] for start in range(0, len(messages), MOST_CREDIT)]
+        await self._supervisor.settle([Settle(UNNUMBERED, self.queue, part, outcome, delay) for part in parts], timeout)
 
     def received(self, packet: MessagePacket) -> None:
         """Take in a message."""

@@ -42,11 +42,10 @@ from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.client.types import Notice, Recovery, SessionState, Update
 from gateway.core.client.urls import describe_url
 from gateway.core.topics.selectors import Selector, parse_selector
-from gateway.core.types import DeliveryTag
 from gateway.core.wire import packets
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
-from gateway.core.wire.queue_packets import QUEUES, Cancel, Consume, Message
+from gateway.core.wire.queue_packets import QUEUES, Cancel, Consume, Message, Settle
 
 log = logging.getLogger("gateway.client")
 log.addHandler(logging.NullHandler())
@@ -261,9 +260,21 @@ class Supervisor:
             raise
         return consumer
 
-    def consumed(self, queue: str, tags: Sequence[DeliveryTag]) -> None:
-        """The application has said what becomes of messages."""
-        self._machine.consumers.settled(queue, tags)
+    async def settle(self, settlements: Sequence[Settle], seconds: float | None) -> None:
+        """Say what becomes of messages of one queue; they are nothing new until there are answers.
+
+        Raises:
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``request``.
+        """
+        queue = settlements[0].queue
+        tags = [tag for settlement in settlements for _, tag in settlement.messages]
+        consumers = self._machine.consumers
+        consumers.settle(queue, tags)
+        try:
+            for settlement in settlements:
+                await self.request(settlement, seconds)
+        finally:
+            consumers.settled(queue, tags)
 
     def allow(self, ask: Consume) -> None:
         """Ask for another credit, without waiting."""

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from gateway.adapters.redis.keys import Keys
 from gateway.core.types import SessionId
 from gateway.settings.grid_url import GridKind, read_grid_url
+from tests.chaos.account.messages import QueueLook
 from tests.chaos.account.publishes import Entry, Snapshot
 from tests.chaos.account.remains import Key
 from tests.cluster.grid_reader import PREFIX, GridReader
@@ -94,6 +95,18 @@ class Reader:
         """Tell value and version of every topic."""
         async with self._grid() as grid:
             return await grid.values()
+
+    async def queue(self, queue: str, now: float) -> QueueLook:
+        """Tell what is in a queue, at one moment.
+
+        Args:
+            queue: its path.
+            now: when this begins.
+        """
+        async with time_limit(LOOK), self._grid() as grid:
+            stored = await grid.queue(queue)
+        values = {message: int(text) for message, text in stored.messages.items()}
+        return QueueLook(now, queue, values, stored.ready, stored.delayed, stored.held, stored.dead, stored.consumers)
 
     async def masters(self) -> frozenset[int]:
         """Tell the ports of the masters that serve the grid; they change when a replica takes over."""

@@ -27,6 +27,8 @@ from tests.chaos.faults.fault import possible
 from tests.chaos.load.application import Application, Listener, Publisher, SlowReader
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
+from tests.chaos.load.history import HistoryReader
+from tests.chaos.load.queueing import QUEUES, Sender, Worker
 from tests.chaos.load.witness import Witness
 from tests.chaos.mirrors import SYNC
 from tests.chaos.outcome import Outcome, Struck
@@ -82,6 +84,9 @@ ROLLED_BACK: Final = frozenset({"redis-rolled-back", "masters-rolled-back"})
 PUBLISHERS: Final = 12
 LISTENERS: Final = 16
 SLOW: Final = 3
+SENDERS: Final = 3
+WORKERS: Final = 5
+READERS: Final = 4
 HABITS: Final = (
     frozenset[str](),
     frozenset({ABSENT}),
@@ -128,6 +133,9 @@ class Run:
             *(Publisher(self._crowd, f"publisher-{number}") for number in range(PUBLISHERS)),
             *(Listener(self._crowd, f"listener-{number}") for number in range(LISTENERS)),
             *(SlowReader(self._crowd, f"slow-{number}") for number in range(SLOW)),
+            *(Sender(self._crowd, f"sender-{number}") for number in range(SENDERS)),
+            *(Worker(self._crowd, f"worker-{number}") for number in range(WORKERS)),
+            *(HistoryReader(self._crowd, f"reader-{number}") for number in range(READERS)),
         ]
         self._witnesses = [
             # Every other one is of the time before clients could tell how far they had come.
@@ -268,8 +276,15 @@ class Run:
         if lineage == self._target.lineage:
             for session, (epoch, owner) in found.items():
                 self.account.sessions.owned(now, str(lineage), session, epoch, owner)
+        await self._look_at_queues()
         for server, count in (await self._reader.connections()).items():
             self._connections[server] = max(count, self._connections[server])
+
+    async def _look_at_queues(self) -> int:
+        """Look into all queues; returns how many messages are not settled."""
+        for queue in QUEUES:
+            self.account.messages.look(await self._reader.queue(queue, self.now()))
+        return sum(look.unsettled for look in self.account.messages.looks.values())
 
     def _grid_was_away(self, since: float) -> None:
         """Note that nodes could not reach the grid either, by a fault or not: Sentinels vote, or lack a processor."""
@@ -396,10 +411,14 @@ class Run:
                 return False
             try:
                 values = await self._reader.values()
+                unsettled = await self._look_at_queues()
             except UNREADABLE as error:
                 state = {"grid": [repr(error)]}
                 return False
             state = self.account.behind(values, self._sessions())
+            state |= {each.who: wrong for each in self.account.readers.all if (wrong := each.behind(values))}
+            if unsettled:
+                state["queues"] = [f"{unsettled} messages are not settled"]
             return not state
 
         if not await _in_time(hears, self._audible):
@@ -487,6 +506,8 @@ class Run:
             "recoveries": ", ".join(f"{count} {outcome}" for outcome, count in sorted(account.outcomes.items())),
             "demanded": f"{account.recoveries.handoffs} times nothing lost, {account.recoveries.copies} copies, "
             f"{account.recoveries.replays} replays",
+            "messages": account.messages.figures,
+            "history": account.readers.figures,
             "generations": " ".join(str(number) for _, number in account.generations),
             **({"replicas took over": str(self._replaced)} if self._target.kind != "single" else {}),
             "most clients of a Redis": str(max(self._connections.values(), default=0)),

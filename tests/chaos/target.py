@@ -21,6 +21,7 @@ from tests.chaos.account.clock import Off
 from tests.chaos.account.forgotten import NOTHING, Forgotten
 from tests.chaos.deadlines import Stuck, bounded
 from tests.chaos.grid_links import GridLinks, grid_links
+from tests.chaos.load.queueing import declare
 from tests.chaos.mirrors import OFF
 from tests.chaos.node_links import NodeLinks, node_links
 from tests.chaos.replicated import ReplicatedGrid, replicated_grid
@@ -77,9 +78,10 @@ SETTINGS: Final[dict[str, Any]] = {
     "drain_jitter": 0.3,
     "limit_resend_packets": 256,
     "stream_length": 1_000_000,
+    "history_bytes": 64 * 2**20,
 }
-"""Quicker than in production, so that faults are longer than the limits that they meet. Logs of topics are never cut,
-so that all of them can be judged."""
+"""Quicker than in production, so that faults are longer than the limits that they meet. Logs and histories of topics
+are never cut, so that all of them can be judged."""
 
 
 class NotHealed(Exception):
@@ -432,6 +434,7 @@ async def running(
             grid_url="" if replicated is None else replicated.url,
             grid_environment=environment,
             node_environment={node: preloaded.merged(*(each[node] for each in led)) for node in NODES},
+            destinations=declare(folder),
             **settings,
         )
         stack = await exits.enter_async_context(stopped_in_time(opened))

@@ -78,6 +78,27 @@ class LogEntry:
     value: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoredQueue:
+    """What the grid holds of a queue.
+
+    Attributes:
+        messages: values as JSON text, by id; also of dead letters.
+        ready: ids of those that wait.
+        delayed: likewise, of those that wait for their time.
+        held: session and id of those that somebody holds.
+        dead: why each dead letter is one, by id.
+        consumers: how many messages each session is said to hold.
+    """
+
+    messages: Mapping[int, str]
+    ready: list[int]
+    delayed: list[int]
+    held: list[tuple[str, int]]
+    dead: Mapping[int, str]
+    consumers: Mapping[str, int]
+
+
 def _selections(stored: Mapping[str, str]) -> tuple[str, ...]:
     """Put the entries of a stored list in the order of their ranks."""
     entries = {name[2:]: value for name, value in stored.items() if name.startswith("s:")}
@@ -158,13 +179,35 @@ class GridReader:
                     found.setdefault(topic, []).append(LogEntry(event, int(version), int(value)))
         return found
 
+    async def queue(self, queue: str) -> StoredQueue:
+        """Read a queue, all of it at one moment."""
+        path = TopicPath(queue)
+        names = self._keys.queue(topic_partition(path, TOPIC_DEPTH), path)[:9]
+        _, messages, ready, timers, held, consumers, _, dead, notes = names
+        server = await self._redis.server_of(messages) if isinstance(self._redis, ClusterClient) else self._redis
+        async with server.pipeline(transaction=True) as step:
+            for name in (messages, notes, consumers):
+                step.hgetall(name)
+            for name in (ready, timers, held, dead):
+                step.zrange(name, 0, -1)
+            found = await step.execute()
+        texts = {int(message): stored.split(" ", 3) for message, stored in found[0].items()}
+        return StoredQueue(
+            messages={message: text[int(length) :] for message, (_, _, length, text) in texts.items()},
+            ready=[int(each) for each in found[3]],
+            delayed=[int(each[1:]) for each in found[4] if each[0] == "r"],
+            held=[(each.split(" ")[0], int(each.split(" ")[2])) for each in found[5]],
+            dead={int(each): found[1][each].split(" ", 1)[1] for each in found[6]},
+            consumers={session: int(stored.split(" ")[2]) for session, stored in found[2].items()},
+        )
+
     async def nodes(self) -> set[str]:
         """Tell the names of the nodes that hold a lease, expired or not."""
         return {name.rpartition(":")[0] for name in await self._redis.zrange(self._keys.leases, 0, -1)}
 
     async def of_sessions(self) -> list[str]:
         """Tell the keys that only sessions have; there are none once every session has ended (P7)."""
-        parts = (":session:", ":receipts:", ":owned", ":ids", ":deadlines")
+        parts = (":session:", ":receipts:", ":owned", ":ids", ":deadlines", ":consuming:")
         found = [key async for key in self._redis.scan_iter(f"{PREFIX}:*") if any(part in key for part in parts)]
         # Nodes publish, too, what they leave to their next run; those receipts go away by themselves.
         return sorted(key for key in found if f":receipts:{NAME_PREFIX}" not in key)

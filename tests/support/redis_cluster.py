@@ -295,6 +295,10 @@ class ClusterClient:
         """ZRANGE."""
         return await (await self._of(key)).zrange(key, first, last)
 
+    async def server_of(self, key: str) -> Any:
+        """Return redis-py's client of the master of a key."""
+        return await self._of(key)
+
     async def scan_iter(self, pattern: str) -> AsyncIterator[str]:
         """SCAN on every master."""
         await self._of("any")

@@ -107,6 +107,8 @@ export class MessageConsumer {
   #unsettled = new Map();
   /** Those of them that may come again, as packet numbers have begun anew. @type {Set<number>} */
   #again = new Set();
+  /** Those of which the application has said what becomes of them, and whose settlement has no answer yet. @type {Set<number>} */
+  #settling = new Set();
   /** Deliveries that were received and settle themselves. @type {Set<number>} */
   #done = new Set();
   #newest = 0;
@@ -206,11 +208,16 @@ export class MessageConsumer {
     for (const [, each] of messages) {
       this.#unsettled.delete(each);
       this.#again.delete(each);
+      this.#settling.add(each);
     }
-    for (let start = 0; start < messages.length; start += MOST_CREDIT) {
-      const part = messages.slice(start, start + MOST_CREDIT);
-      const later = delay > 0 ? { delay } : {};
-      await this.#request({ type: "settle", queue: this.queue, as: outcome, messages: part, ...later }, options);
+    try {
+      for (let start = 0; start < messages.length; start += MOST_CREDIT) {
+        const part = messages.slice(start, start + MOST_CREDIT);
+        const later = delay > 0 ? { delay } : {};
+        await this.#request({ type: "settle", queue: this.queue, as: outcome, messages: part, ...later }, options);
+      }
+    } finally {
+      for (const [, each] of messages) this.#settling.delete(each);
     }
   }
 
@@ -236,6 +243,8 @@ export class MessageConsumer {
         }
       }
       this.#owed += 1;
+    } else if (this.#settling.has(delivery)) {
+      return false; // the settlement was asked for, and is asked for again as long as it takes
     } else if (this.#unsettled.has(delivery) && !this.#again.delete(delivery)) {
       return false;
     } else {

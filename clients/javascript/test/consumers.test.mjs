@@ -62,6 +62,25 @@ test("where packet numbers go on, what is sent again is not passed on", async ()
   assert.equal((await next()).redelivered, false);
 });
 
+test("what is being settled is not passed on until there is an answer", async () => {
+  let answer = () => {};
+  const consumers = new Consumers(async (ask) => {
+    if (ask.type === "settle") await new Promise((resolve) => (answer = resolve));
+    return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
+  });
+  const consumer = await consumers.consume(QUEUE, { credit: 4, ack: "each" }, {});
+  const values = consumer[Symbol.asyncIterator]();
+  consumers.received(message(1));
+  const settled = (await values.next()).value.accept();
+  consumers.recovered(true);
+  consumers.received(message(1));
+  assert.equal(consumer.waiting, 0);
+  answer();
+  await settled;
+  consumers.received(message(1));
+  assert.equal((await values.next()).value.redelivered, true);
+});
+
 test("where they begin anew, what is not settled comes once more, marked", async () => {
   const { consumers, consumer, next } = await consuming();
   for (const delivery of [1, 2]) consumers.received(message(delivery));

@@ -35,7 +35,9 @@ class NodeLease:
 
     Args:
         context: of the node.
-        expired: called when it has expired, before another one is taken: with that comes the right to write.
+        expired: called when it has expired: before another one is taken, as with that comes the right to write; and
+            again when that is there, as what was written meanwhile bears the term of the lease before, so that whoever
+            takes that over may put it on the clock.
 
     Attributes:
         taken: whether there has been a lease yet.
@@ -79,6 +81,7 @@ class NodeLease:
                 self._announce(LeaseFoundLost(self._me))
                 self._expired()
             await self._join()
+            self._expired()
             return Kept(await self._renew(watch), expired=True)
 
     async def _renew(self, watch: float) -> LeaseTable:

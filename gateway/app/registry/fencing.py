@@ -169,7 +169,10 @@ class Fencing:
         return Fate.WRITTEN
 
     def lease_expired(self) -> None:
-        """Note that this node's lease has expired: every session may be another node's, or on the clock (P3, P7)."""
+        """Note that this node's lease has expired: every session may be another node's, or on the clock (P3, P7).
+
+        So may what has been written since then and under no other lease: see ``NodeLease``.
+        """
         self._expired_leases += 1
 
     @property

@@ -8,7 +8,7 @@ begin anew, what the application has not settled comes again, marked.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -33,7 +33,7 @@ class Consumer:
         mode: how they are settled.
     """
 
-    __slots__ = ("_again", "_done", "_held", "_newest", "credit", "mode", "owed", "queue")
+    __slots__ = ("_again", "_done", "_held", "_newest", "_settling", "credit", "mode", "owed", "queue")
 
     def __init__(self, queue: str, credit: int, mode: AckMode) -> None:
         self.queue = queue
@@ -45,6 +45,8 @@ class Consumer:
         self._held: set[DeliveryTag] = set()
         self._again: set[DeliveryTag] = set()
         """Held ones that may come again, as packet numbers have begun anew."""
+        self._settling: set[DeliveryTag] = set()
+        """Those of which the application has said what becomes of them, and whose settlement has no answer yet."""
         self._done: OrderedDict[DeliveryTag, None] = OrderedDict()
 
     def received(self, message: Message) -> Message | None:
@@ -57,6 +59,8 @@ class Consumer:
                 return None
             self._remember(tag)
             self.owed += self.mode is AckMode.AUTO
+        elif tag in self._settling:
+            return None  # the settlement was asked for, and is asked for again as long as it takes
         elif tag in self._held:
             if tag not in self._again:
                 return None
@@ -65,10 +69,15 @@ class Consumer:
             self._held.add(tag)
         return replace(message, redelivered=True) if is_known and not message.redelivered else message
 
-    def settled(self, tags: Iterable[DeliveryTag]) -> None:
-        """The application has said what becomes of messages; should they come all the same, it is given them."""
+    def settle(self, tags: Collection[DeliveryTag]) -> None:
+        """The application has said what becomes of messages; until there is an answer, they are nothing new."""
         self._held.difference_update(tags)
         self._again.difference_update(tags)
+        self._settling.update(tags)
+
+    def settled(self, tags: Iterable[DeliveryTag]) -> None:
+        """There is an answer, or nobody waits for one; should the messages come all the same, it is given them."""
+        self._settling.difference_update(tags)
 
     def recovered(self, *, restarted: bool) -> Consume:
         """The session goes on at another place: tell how to ask for what it holds."""
@@ -107,6 +116,11 @@ class Consumers:
         """Take in a message; None if it is nothing new, or nobody wants it any more."""
         consumer = self._by_queue.get(message.queue)
         return None if consumer is None else consumer.received(message)
+
+    def settle(self, queue: str, tags: Collection[DeliveryTag]) -> None:
+        """See ``Consumer.settle``."""
+        if (consumer := self._by_queue.get(queue)) is not None:
+            consumer.settle(tags)
 
     def settled(self, queue: str, tags: Iterable[DeliveryTag]) -> None:
         """See ``Consumer.settled``."""

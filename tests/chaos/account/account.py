@@ -9,8 +9,10 @@ from gateway.core.topics.selectors import Selector, matches, parse_selector
 from gateway.core.types import TopicPath
 from tests.chaos.account.folds import Welcome
 from tests.chaos.account.forgotten import NodeEnd
+from tests.chaos.account.messages import Messages
 from tests.chaos.account.publishes import Publishes, Snapshot
-from tests.chaos.account.recoveries import GRID, Recoveries, Recovery, Trouble
+from tests.chaos.account.readers import Readers
+from tests.chaos.account.recoveries import GRID, KEPT, Recoveries, Recovery, Trouble
 from tests.chaos.account.sessions import Sessions
 from tests.chaos.account.updates import NEAR, SessionUpdates
 from tests.chaos.account.violation import Violation, shown_as
@@ -26,6 +28,8 @@ class Account:
         generations: when the reader first saw each generation of the grid.
         snapshots: what the logs held at moments of the run; the last one is of its end.
         recoveries: of all sessions.
+        messages: of all queues.
+        readers: of topics with history.
         node_ends: when processes of nodes ended.
         found: violations that no part of the account has noted by itself.
     """
@@ -37,6 +41,8 @@ class Account:
         self.generations: list[tuple[float, int]] = []
         self.snapshots: list[Snapshot] = []
         self.recoveries = Recoveries()
+        self.messages = Messages()
+        self.readers = Readers()
         self.node_ends: list[NodeEnd] = []
         self.found: list[Violation] = []
         self._selectors: dict[str, list[tuple[Selector, float]]] = {}
@@ -125,6 +131,8 @@ class Account:
         lost = []
         for snapshot in self.snapshots:
             lost = self.publishes.judge_log(snapshot)
+        lost += self.messages.judge(self.publishes.forgotten, self._restarts())
+        self.readers.judge(self.publishes, self.publishes.forgotten)
         interested = {each.topic: self._interested(each.topic) for each in lost}
         self.sessions.judge_losses(lost, self.generations, interested)
         violations = [
@@ -132,9 +140,19 @@ class Account:
             *self.publishes.violations,
             *self.sessions.violations,
             *self.recoveries.violations,
+            *self.messages.violations,
+            *self.readers.violations,
             *(violation for updates in self.updates.values() for violation in updates.violations),
         ]
         return sorted(dict.fromkeys(violations), key=lambda violation: violation.at)
+
+    def _restarts(self) -> dict[str, list[float]]:
+        """List, by session, when it went on without its buffers."""
+        restarts: dict[str, list[float]] = {}
+        for each in self.recoveries.all:
+            if each.outcome not in KEPT:
+                restarts.setdefault(each.session, []).append(each.at)
+        return restarts
 
     def _grid_troubles(self) -> list[Trouble]:
         """List when the grid lost something, or was another one, whether or not a fault was struck then."""

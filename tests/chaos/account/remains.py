@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.chaos.account.violation import Violation
 
-OF_SESSIONS: Final = (":session:", ":receipts:", ":owned", ":ids", ":deadlines")
+OF_SESSIONS: Final = (":session:", ":receipts:", ":owned", ":ids", ":deadlines", ":consuming:")
 """Parts of the names of keys that only sessions have."""
 
 BUGS: Final = frozenset(

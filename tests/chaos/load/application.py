@@ -58,6 +58,8 @@ class Application:
         name: for violations, also its principal.
 
     Attributes:
+        life: seconds after which it says bye and opens a new session, from and to.
+        window: seconds that its sessions survive without a connection; as those of the others if None.
         session: the one it has now; None between two.
         heard: when it was last told something by its node.
         promised: when it was last promised to have these properties.
@@ -65,6 +67,8 @@ class Application:
     """
 
     slack = SLACK
+    life = LIFE
+    window: float | None = None
 
     def __init__(self, crowd: Crowd, name: str) -> None:
         self.crowd = crowd
@@ -92,9 +96,11 @@ class Application:
             if session is None:
                 continue
             try:
-                await self._live(session, self.crowd.now() + self.random.uniform(*LIFE))
+                await self._live(session, self.crowd.now() + self.random.uniform(*self.life))
             except SessionEnded:
                 await session.wait_closed()
+            if self.session is not session:
+                continue  # it was left behind
             if session.closed_reason is not None or session.state is SessionState.CLOSED:
                 self._lost(session)
             elif not self.crowd.ending.is_set():
@@ -180,7 +186,7 @@ class Application:
                 self.crowd.url,
                 principal=self.name,
                 properties=properties,
-                window=self.crowd.window,
+                window=self.window or self.crowd.window,
                 connect_timeout=CONNECTING,
             )
         except ConnectFailed as failed:

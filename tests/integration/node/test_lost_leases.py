@@ -10,7 +10,8 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
-from gateway.core.types import SessionId
+from gateway.core.types import NodeRef, SessionId
+from gateway.ports import LeaseLost, LeaseTable
 from tests.support.nodes import SHORT_LEASE, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled
@@ -59,3 +60,30 @@ async def test_a_living_node_whose_lease_is_lost_keeps_its_sessions() -> None:
         assert record is not None
         assert record.connected
         assert not n2.log.of(events.LEASE_EXPIRED)
+
+
+async def test_what_is_written_while_a_lease_is_taken_is_written_again_under_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It bears the term of the lease before, and whoever takes that over would put the session on the clock."""
+    async with running_node("n1", **QUICK) as n1, RawClient(n1.url) as raw:
+        await raw.hello()
+        node = n1.gateway.node
+        nodes, store = node._context.grid.nodes, node._grid_recovery._store
+        (session,) = node.sessions
+        renew, join, expired = nodes.renew, nodes.join, [True]
+
+        async def renew_once_too_late(me: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
+            if expired:
+                expired.clear()
+                raise LeaseLost("the process stood still")
+            return await renew(me, lease=lease, watch=watch)
+
+        async def join_while_a_session_is_used(me: NodeRef, *, lease: float) -> None:
+            await store.write_again([session])
+            await join(me, lease=lease)
+
+        monkeypatch.setattr(nodes, "renew", renew_once_too_late)
+        monkeypatch.setattr(nodes, "join", join_while_a_session_is_used)
+        await eventually(lambda: session.restores > 1)
+        assert not store.must_restore(session)

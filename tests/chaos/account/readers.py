@@ -1,0 +1,146 @@
+"""What readers of topics with history were handed (P14): each event once, in order, and gaps told where there are any.
+
+A reader goes on for ever: its sessions end, and the next one begins at the position of the one before. So all that it
+was handed, whoever served it, is one list for each partition, whose events only rise; and between two of them lies
+nothing that was acknowledged to a publisher, unless the second one tells of a gap, or the grid lost it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from gateway.core.topics.selectors import matches, parse_selector
+from gateway.core.topics.versions import place_of
+from gateway.core.types import EventId, TopicPath
+from tests.chaos.account.forgotten import Forgotten
+from tests.chaos.account.publishes import Publishes
+from tests.chaos.account.sessions import LAG
+from tests.chaos.account.violation import Violation
+
+Place = tuple[int, int]
+"""Of an event in its partition: generation and sequence."""
+
+_BEGIN: Final[Place] = (-1, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event that a reader was handed, or that a publisher was told.
+
+    Attributes:
+        at: when.
+        place: in its partition.
+        topic: of which.
+        value: the count.
+        gap: whether the reader was told of a gap before it.
+    """
+
+    at: float
+    place: Place
+    topic: str
+    value: int
+    gap: bool = False
+
+
+class Reader:
+    """What one reader was handed.
+
+    Args:
+        who: the client.
+        selector: of which topics.
+    """
+
+    def __init__(self, who: str, selector: str) -> None:
+        self.who = who
+        self.selector = parse_selector(selector)
+        self.events: dict[int, list[Event]] = defaultdict(list)
+        self.last: dict[str, int] = {}
+        self.gaps = 0
+
+    def read(self, at: float, topic: str, value: int, event: str, *, gap: bool) -> None:
+        """Take an event in."""
+        partition = int(event.partition("-")[0])
+        self.events[partition].append(Event(at, place_of(EventId(event)), topic, value, gap))
+        self.last[topic] = value
+        self.gaps += gap
+
+    def behind(self, values: Mapping[str, tuple[int, int]]) -> list[str]:
+        """Compare the last values that it was handed with those of the grid, when nothing is published."""
+        wanted = {topic: value for topic, (value, _) in values.items() if matches(self.selector, TopicPath(topic))}
+        return [
+            f"{topic} was read up to {self.last.get(topic)} of {value}"
+            for topic, value in wanted.items()
+            if self.last.get(topic) != value
+        ]
+
+
+class Readers:
+    """All readers of a run.
+
+    Attributes:
+        all: of them.
+        violations: found by ``judge``.
+    """
+
+    def __init__(self) -> None:
+        self.all: list[Reader] = []
+        self.violations: list[Violation] = []
+
+    @property
+    def figures(self) -> str:
+        """Tell how much was read."""
+        events = sum(len(each) for reader in self.all for each in reader.events.values())
+        return f"{events} events by {len(self.all)} readers, {sum(each.gaps for each in self.all)} gaps told"
+
+    def judge(self, publishes: Publishes, forgotten: Sequence[Forgotten]) -> None:
+        """Compare what was handed out with what publishers were told, once."""
+        for reader in self.all:
+            told: dict[int, list[Event]] = defaultdict(list)
+            for name, topic in publishes.topics.items():
+                if matches(reader.selector, TopicPath(name)):
+                    for value, receipt in topic.receipts.items():
+                        if receipt.event:
+                            place = place_of(EventId(receipt.event))
+                            told[int(receipt.event.partition("-")[0])].append(Event(receipt.at, place, name, value))
+            for partition in told.keys() | reader.events.keys():
+                published = sorted(told[partition], key=lambda event: event.place)
+                self._judge(reader, reader.events[partition], published, forgotten)
+
+    def _judge(
+        self, reader: Reader, events: Sequence[Event], published: Sequence[Event], forgotten: Sequence[Forgotten]
+    ) -> None:
+        known = {event.place: event for event in published}
+        places = [event.place for event in published]
+        before = Event(-inf, _BEGIN, "", 0)
+        for event in events:
+            wanted = known.get(event.place)
+            if wanted is not None and (wanted.topic, wanted.value) != (event.topic, event.value):
+                what = f"{event.place} is {event.topic}={event.value}, and was {wanted.topic}={wanted.value}"
+                self._violated(reader, event.at, what)
+            if event.place <= before.place:
+                self._violated(reader, event.at, f"{event} came after {before}")
+                continue
+            missed = [
+                each
+                for each in published[bisect_right(places, before.place) : bisect_left(places, event.place)]
+                if each.place[0] == event.place[0] or not _forgot(forgotten, each.at, event.at)
+            ]
+            if event.gap and not any(each.began <= event.at for each in forgotten):
+                self._violated(reader, event.at, f"a gap is told before {event}, and nothing was lost")
+            if missed and not event.gap:
+                what = f"{len(missed)} events are missing between {before} and {event}, such as {missed[0]}"
+                self._violated(reader, event.at, what)
+            before = event
+
+    def _violated(self, reader: Reader, at: float, what: str) -> None:
+        self.violations.append(Violation("P14", at, reader.who, what))
+
+
+def _forgot(forgotten: Sequence[Forgotten], at: float, until: float) -> bool:
+    """Tell whether the grid may have forgotten before a time what it had told at another."""
+    return any(each.kept - LAG <= at and each.began <= until for each in forgotten)
