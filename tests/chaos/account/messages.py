@@ -309,9 +309,9 @@ class Messages:
         for number, each in enumerate(sending.settlings):
             if each.answer is not Answer.NOT_HELD or self._left.get(each.session, inf) <= each.answered:
                 continue
-            given = next((one for one in sending.given if one.session == each.session), None)
+            had_it = any(given.session == each.session for given in sending.given)
             asked_before = any(other.session == each.session for other in sending.settlings[:number])
-            if given is not None and not asked_before and not _undone(forgotten, sending.asked, each.answered):
+            if had_it and not asked_before and not _undone(forgotten, sending.asked, each.answered):
                 what = f"session {each.session} had it, and was told that it does not hold it"
                 self._of("P15", each.answered, sending, value, what)
 
