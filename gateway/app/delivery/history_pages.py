@@ -240,6 +240,12 @@ class HistoryPages:
                 if each is not None and _is_news(each, place) and (each.value or after is not None)
             )
         )
+        known = (upto.grid_generation, upto.sequence)
+        if partition is not None:
+            # Topics are read one after the other, and which of them have news is known up to here: before what was
+            # published since to one of them, something may stand of another. All of it is for the next page, or live.
+            sources = [[each for each in source if each[0] <= known] for source in sources]
+            end = None if end is not None and end >= known else end
         last: Place | None = None
         for found, event, snapshot in merge(*sources):
             if (end is not None and found > end) or page.is_full:
@@ -249,7 +255,7 @@ class HistoryPages:
             last = found
         else:
             if end is None:
-                reached = max(place, (upto.grid_generation, upto.sequence))
+                reached = max(place, known)
                 last = reached if last is None else max(last, reached)
             else:
                 page.complete = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -25,6 +25,7 @@ from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire.packets import ReadHistory
 from gateway.local.proxy import FaultProxy
+from gateway.ports import HistoryPage, HistoryQuestion
 from gateway.ports.administration import BadParameter, NotThere
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import scaled, time_limit
@@ -322,3 +323,27 @@ async def test_what_a_reading_costs_is_charged() -> None:
         ask = ReadHistory(RequestNumber(0), "log/**", limit=1)
         await session._supervisor.read_history(ask)
         assert held.rests_until > before
+
+
+async def test_a_page_ends_where_the_node_knew_of_all_topics(
+    declared: tuple[TestNode, TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics are read one after the other: what is published meanwhile to one stands before what is read of another."""
+    n1, n2 = declared
+    async with session_at(n1) as writer, session_at(n2) as reader:
+        await writer.publish("log/a", 1)
+        await writer.publish("log/b", 2)
+        history = n2.gateway.node._context.grid.history
+        read, published = history.read, False
+
+        async def read_late(partition: int, questions: Sequence[HistoryQuestion]) -> list[HistoryPage]:
+            nonlocal published
+            if not published:
+                published = True
+                await writer.publish("log/c", 3)
+                await writer.publish("log/a", 4)
+            return await read(partition, questions)
+
+        monkeypatch.setattr(history, "read", read_late)
+        stream = await reader.subscribe("log/**", start="earliest")
+        assert values(await take(stream, 4)) == [1, 2, 3, 4]
