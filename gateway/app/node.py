@@ -34,6 +34,8 @@ from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.session_mover import SessionMover
+from gateway.app.cluster.takeover.stages import ReportStage, SessionStage, TakeoverStages
+from gateway.app.cluster.takeover.takeovers import Takeovers
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
 from gateway.app.destinations.destinations import Destinations
@@ -262,6 +264,7 @@ class Node:
             backup=None if self.mirror is None else self.mirror.state,
         )
         self._membership.report_by(self._reports)
+        self._takeovers = self._make_takeovers(context)
         self._moves = SessionMover(context, self.sessions, giver)
         self._drain = Drain(
             context,
@@ -306,6 +309,16 @@ class Node:
         )
         return mirror
 
+    def _make_takeovers(self, context: Context) -> Takeovers:
+        """Make what takes over from failed nodes: here is the list of all that is taken over, and cleaned up later."""
+        stages = TakeoverStages(
+            at_once=(SessionStage(context),),
+            transient=(ReportStage(self._reports),),
+        )
+        takeovers = Takeovers(context, stages, self._reports.mark_expired)
+        self._membership.tell_of_table(takeovers.look)
+        return takeovers
+
     async def start(self) -> None:
         """Begin to work; does not wait for the grid, ``not_ready`` tells when it is there."""
         # The listeners must be there before the grid says its first word.
@@ -348,6 +361,7 @@ class Node:
             self._background.forever(self.links.follow, "follow-nodes")
         if self.mirror is not None:
             self._background.forever(self.mirror.run, "mirror")
+        self._background.forever(self._takeovers.run, "takeovers")
         self._background.forever(self._membership.reap, "reaper")
         self._background.forever(self.history_sweeper.run, "history-sweeper")
         if self._context.limits.stored.counts:

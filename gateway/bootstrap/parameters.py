@@ -9,6 +9,7 @@ from gateway.app.runtime.parameters import (
     MirrorParameters,
     NodeParameters,
     StormParameters,
+    TakeoverParameters,
     UsageParameters,
 )
 from gateway.bootstrap.descriptors import UNLIMITED, Descriptors
@@ -150,4 +151,5 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
             if settings.limit_buffer_bytes and settings.limit_disconnected_bytes
             else 0,
         ),
+        takeover=TakeoverParameters(transient_wait=settings.transient_wait),
     )

@@ -362,6 +362,18 @@ NODE_NAME_TAKEN = LogEvent(
     "(takes_sessions is false). Stop one of the two, or give it a name of its own (node).",
     ("node", "other", "other_admin", "takes_sessions"),
 )
+TAKEOVER_CONTINUED = LogEvent(
+    "takeover_continued",
+    Level.WARNING,
+    "The node that took over from a node with an expired lease did not finish. This node goes on at that stage.",
+    ("expired", "stage"),
+)
+CLEANUP_FINISHED = LogEvent(
+    "cleanup_finished",
+    Level.INFO,
+    "What was transient of a node that was taken over is removed: it has not come back in time.",
+    ("expired",),
+)
 TAKEOVER_FINISHED = LogEvent(
     "takeover_finished",
     Level.WARNING,

@@ -344,6 +344,11 @@ TAKEOVERS = Metric(
     Kind.COUNTER,
     "Nodes with an expired lease whose sessions this node took over: it began their windows.",
 )
+TAKEOVERS_UNDER_WAY = Metric(
+    "gateway_takeovers_under_way",
+    Kind.GAUGE,
+    "Nodes from which this node takes over at the moment, or after which it cleans up.",
+)
 LEASE_LOST = Metric("gateway_lease_lost_total", Kind.COUNTER, "Times this node found its own lease expired.")
 EVENT_LOOP_LAG_SECONDS = Metric(
     "gateway_event_loop_lag_seconds",

@@ -70,6 +70,7 @@ from gateway.ports.nodes import (
     GONE_BACKUPS,
     LOST_NODES,
     LOST_SECONDS,
+    NO_PROGRESS,
     Backup,
     ExpiredLease,
     LeaseTable,
@@ -77,6 +78,8 @@ from gateway.ports.nodes import (
     NodeDirectory,
     NodeEntry,
     NodeReport,
+    Takeover,
+    TakeoverProgress,
 )
 from gateway.ports.peers import (
     DOWN,
@@ -169,6 +172,7 @@ __all__ = [
     "MOST_DURABLES_TOGETHER",
     "MOST_HISTORIES",
     "NO_NEW_TOPICS",
+    "NO_PROGRESS",
     "NO_TRACER",
     "SETTLE_MOST",
     "VALUE_BYTES",
@@ -291,6 +295,8 @@ __all__ = [
     "StreamPosition",
     "TailBatch",
     "TailItem",
+    "Takeover",
+    "TakeoverProgress",
     "TokenClaims",
     "TokenRefused",
     "TokenSigner",

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from gateway.core.types import NodeRef
+from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports.sessions import Ownership
 
@@ -26,6 +26,31 @@ class LeaseTable:
     watched: bool = False
 
 
+_NO_GENERATION: Final = GridGeneration(0)
+"""Before the first one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverProgress:
+    """How far a takeover has come, as it is kept beside the right to it: the next winner goes on from there.
+
+    Attributes:
+        stage: name of the stage that is under way; empty if none was begun.
+        step: the first step of that stage that may not be done.
+        sessions: that were put on the clock.
+        generation: of the grid in which that was done; in another one it may be undone.
+    """
+
+    stage: str = ""
+    step: int = 0
+    sessions: int = 0
+    generation: GridGeneration = _NO_GENERATION
+
+
+NO_PROGRESS: Final = TakeoverProgress()
+"""Nothing was begun."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExpiredLease:
     """The lease of a node that is being taken over, by the grid's clock.
@@ -33,10 +58,30 @@ class ExpiredLease:
     Attributes:
         length: seconds for which it was last extended; when that happened, the node lived.
         ago: seconds since it ended.
+        progress: of whoever began the takeover.
     """
 
     length: float
     ago: float
+    progress: TakeoverProgress = NO_PROGRESS
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A takeover that is under way, or whose transient things have yet to be cleaned up.
+
+    Attributes:
+        expired: the node that is taken over.
+        by: who has the right to do it; None if it was done, and the time to clean up has not come.
+        left: seconds for which *by* has that right, if it lives; without *by*, until the time to clean up. Zero or less
+            if that is over.
+        progress: how far it has come.
+    """
+
+    expired: NodeRef
+    by: NodeRef | None
+    left: float
+    progress: TakeoverProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,17 +213,59 @@ class NodeDirectory(Protocol):
         """
 
     async def take_over(self, expired: NodeRef, *, by: NodeRef, within: float) -> ExpiredLease | None:
-        """Win the right to put the sessions of *expired* on the clock.
+        """Win the right to take over from *expired*.
 
-        Exactly one caller gets the expired lease; if it has not called ``finish_takeover`` within *within* seconds, the
-        next caller may win. The others get None, as everybody does if the node has come back.
+        Exactly one caller gets the expired lease. The next one may win if that caller has not said anything of it for
+        *within* seconds, or holds no lease itself any more. The others get None, as everybody does if the node has come
+        back.
 
         Raises:
             GridUnavailable: see the module.
         """
 
-    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
-        """Declare that every session of *expired* is on the clock; it will not be listed as expired again, but as lost.
+    async def keep_takeover(self, expired: NodeRef, *, by: NodeRef, within: float, progress: TakeoverProgress) -> bool:
+        """Keep how far a takeover or its cleaning up has come, and extend the right to it: *within* seconds from now.
+
+        Returns:
+            Whether *by* has the right; False, and nothing is kept, if another one has it, or the node has come back.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef, clean_after: float = 0.0) -> None:
+        """Declare that *expired* is taken over; it will not be listed as expired again, but as lost.
+
+        Called again after ``clean``, it declares that all is cleaned up: nothing is kept of the takeover any more.
+
+        Args:
+            expired: which.
+            by: who; no effect if it does not have the right.
+            clean_after: seconds after which ``clean`` may be called; 0 if there is nothing to be cleaned up.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def clean(self, expired: NodeRef, *, by: NodeRef, within: float) -> TakeoverProgress | None:
+        """Win the right to clean up what is transient of a node that was taken over, once the time for it has come.
+
+        As for ``take_over``: exactly one caller gets it, and the next one may win after *within* seconds, or if the
+        winner's lease has ended. None for the others, before the time, and if the node has come back.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def takeovers(self) -> Sequence[Takeover]:
+        """List the takeovers that are under way, and those whose transient things are there still; sorted.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def look(self, *nodes: NodeRef) -> Sequence[float | None]:
+        """Look at leases: seconds until each of them ends, zero or less if it has; None of a node that has none.
 
         Raises:
             GridUnavailable: see the module.

@@ -38,6 +38,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "window_default": PATIENT,
     "lease": scaled(1.5),
     "lease_renew": scaled(0.4),
+    "transient_wait": 1.0,
     "reap_interval": 0.3,
     "drain_timeout": scaled(1.0),
     "drain_jitter": 0.1,

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.core.types import Epoch
-from gateway.ports import Grid, LeaseLost, LeaseTable, Ownership
+from gateway.core.types import Epoch, GridGeneration
+from gateway.ports import Grid, LeaseLost, LeaseTable, Ownership, TakeoverProgress
 from tests.contract.examples import new_id
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
@@ -253,6 +253,112 @@ async def test_a_node_that_comes_back_ends_the_takeover(harness: Harness) -> Non
     await n2.nodes.finish_takeover(N1, by=N2)
     assert await n2.nodes.renew(N2, lease=LONG) == LeaseTable((N1, N2, N3), ())
     assert await n3.nodes.renew(N1, lease=LONG) == LeaseTable((N1, N2, N3), ())
+
+
+@pytest.mark.promise("P17")
+async def test_the_right_of_a_winner_ends_with_its_lease(harness: Harness) -> None:
+    """The next one may win if that caller holds no lease itself any more."""
+    n2, n3 = await expired(harness, "n2", "n3")
+    await n2.nodes.join(N2, lease=harness.short)
+    assert await n2.nodes.take_over(N1, by=N2, within=LONG)
+    await harness.advance(harness.short)
+    assert await n3.nodes.take_over(N1, by=N3, within=LONG)
+    assert not await n2.nodes.take_over(N1, by=N2, within=LONG)
+
+
+def progress(stage: str, step: int, sessions: int = 0) -> TakeoverProgress:
+    return TakeoverProgress(stage=stage, step=step, sessions=sessions, generation=GridGeneration(2))
+
+
+@pytest.mark.promise("P17")
+async def test_the_next_winner_hears_how_far_the_takeover_has_come(harness: Harness) -> None:
+    """Keep how far a takeover has come, and the right to it for *within* seconds more."""
+    n2, n3 = await expired(harness, "n2", "n3")
+    won = await n2.nodes.take_over(N1, by=N2, within=LONG)
+    assert won is not None
+    assert won.progress == TakeoverProgress()
+    assert not await n3.nodes.keep_takeover(N1, by=N3, within=LONG, progress=progress("sessions", 1))
+    kept = progress("sessions", 7, sessions=3)
+    assert await harness.asked_again(n2, lambda: n2.nodes.keep_takeover(N1, by=N2, within=harness.short, progress=kept))
+    again = await n2.nodes.take_over(N1, by=N2, within=harness.short)
+    assert again is not None
+    assert again.progress == kept
+    await harness.advance(harness.short)
+    next_one = await n3.nodes.take_over(N1, by=N3, within=LONG)
+    assert next_one is not None
+    assert next_one.progress == kept
+    assert not await n2.nodes.keep_takeover(N1, by=N2, within=LONG, progress=progress("sessions", 8))
+    (listed,) = await n2.nodes.takeovers()
+    assert (listed.expired, listed.by, listed.progress) == (N1, N3, kept)
+    assert 0 < listed.left <= LONG
+
+
+@pytest.mark.promise("P17")
+async def test_a_node_that_comes_back_leaves_nothing_to_go_on_with(harness: Harness) -> None:
+    """False, and nothing is kept, if the node has come back."""
+    n2, n3 = await expired(harness, "n2", "n3")
+    assert await n2.nodes.take_over(N1, by=N2, within=LONG)
+    assert await n2.nodes.keep_takeover(N1, by=N2, within=LONG, progress=progress("sessions", 7))
+    await n3.nodes.join(N1, lease=harness.short)
+    assert not await n2.nodes.keep_takeover(N1, by=N2, within=LONG, progress=progress("sessions", 8))
+    assert await n2.nodes.takeovers() == []
+    await harness.advance(harness.short)
+    won = await n3.nodes.take_over(N1, by=N3, within=LONG)
+    assert won is not None
+    assert won.progress == TakeoverProgress()
+
+
+@pytest.mark.promise("P17")
+async def test_what_is_transient_is_cleaned_up_once_the_time_has_come(harness: Harness) -> None:
+    """``clean``: exactly one caller gets it. None for the others, and before the time."""
+    n2, n3 = await expired(harness, "n2", "n3")
+    assert await n2.nodes.take_over(N1, by=N2, within=LONG)
+    assert await n2.nodes.clean(N1, by=N2, within=LONG) is None, "it is not taken over yet"
+    assert await n2.nodes.keep_takeover(N1, by=N2, within=LONG, progress=progress("done", 0))
+    await n2.nodes.finish_takeover(N1, by=N2, clean_after=harness.roomy)
+    assert await n3.nodes.renew(N3, lease=LONG) == LeaseTable((N2, N3), ())
+    assert [each.node for each in await n3.nodes.lost()] == [N1]
+    for grid, by in ((n2, N2), (n3, N3)):
+        assert await grid.nodes.clean(N1, by=by, within=LONG) is None, "it is too early"
+    (waiting,) = await n3.nodes.takeovers()
+    assert (waiting.expired, waiting.by) == (N1, None)
+    await harness.advance(harness.roomy)
+    assert await n3.nodes.clean(N1, by=N3, within=LONG) == TakeoverProgress()
+    assert await n3.nodes.clean(N1, by=N3, within=LONG) == TakeoverProgress(), "asking again is harmless"
+    assert await n2.nodes.clean(N1, by=N2, within=LONG) is None
+    kept = progress("topics", 2)
+    assert await n3.nodes.keep_takeover(N1, by=N3, within=harness.short, progress=kept)
+    await harness.advance(harness.short)
+    assert await n2.nodes.clean(N1, by=N2, within=LONG) == kept
+    await n3.nodes.finish_takeover(N1, by=N3)
+    assert [each.by for each in await n3.nodes.takeovers()] == [N2], "whoever was replaced cannot finish"
+    await harness.asked_again(n2, lambda: n2.nodes.finish_takeover(N1, by=N2))
+    assert await n3.nodes.takeovers() == []
+    assert await n3.nodes.clean(N1, by=N3, within=LONG) is None
+
+
+@pytest.mark.promise("P17")
+async def test_nothing_is_cleaned_up_of_a_node_that_is_back(harness: Harness) -> None:
+    """None if the node has come back."""
+    n2, n3 = await expired(harness, "n2", "n3")
+    assert await n2.nodes.take_over(N1, by=N2, within=LONG)
+    await n2.nodes.finish_takeover(N1, by=N2, clean_after=harness.short)
+    await n3.nodes.join(N1, lease=LONG)
+    await harness.advance(harness.short)
+    assert await n2.nodes.clean(N1, by=N2, within=LONG) is None
+    assert await n2.nodes.takeovers() == []
+
+
+@pytest.mark.promise("P17")
+async def test_leases_are_looked_at(harness: Harness) -> None:
+    """Seconds until each of them ends, zero or less if it has; None of a node that has none."""
+    n2, _ = await expired(harness, "n2", "n3")
+    ended, holds, none = await n2.nodes.look(N1, N2, node("n9"))
+    assert ended is not None
+    assert ended <= 0
+    assert holds is not None
+    assert 0 < holds <= LONG
+    assert none is None
 
 
 # --- telling a former owner -------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ absent ──────────▶ alive ───────────
    ▲                │ ▲                     │ ▲ └──────within is over──────┘ │
    └──────leave─────┘ └───────join──────────┴────────────────────────────────┘
 ```
+
+What is transient of a node is cleaned up later: that is kept apart (``_Cleaning``), until it is done or the node joins.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from gateway.ports import (
     GONE_BACKUPS,
     LOST_NODES,
     LOST_SECONDS,
+    NO_PROGRESS,
     Backup,
     ExpiredLease,
     LeaseLost,
@@ -25,6 +28,8 @@ from gateway.ports import (
     LostNode,
     NodeEntry,
     NodeReport,
+    Takeover,
+    TakeoverProgress,
 )
 
 
@@ -39,6 +44,7 @@ class _Lease:
         taken_until: when the next one may win that right.
         report: what the node tells of itself.
         term: grows with each lease that is taken.
+        progress: of who takes over.
     """
 
     length: float
@@ -47,6 +53,22 @@ class _Lease:
     taker: NodeRef | None = None
     taken_until: float = 0.0
     report: NodeReport | None = None
+    progress: TakeoverProgress = NO_PROGRESS
+
+
+@dataclass(slots=True)
+class _Cleaning:
+    """What is transient of a node that was taken over is there still.
+
+    Attributes:
+        progress: of cleaning up.
+        taker: who has the right to do it; None before the time.
+        until: when the time comes, or when the next one may win the right.
+    """
+
+    progress: TakeoverProgress
+    taker: NodeRef | None
+    until: float
 
 
 @dataclass(slots=True)
@@ -70,6 +92,7 @@ class Leases:
     def __init__(self) -> None:
         self._leases: dict[NodeRef, _Lease] = {}
         self._lost: dict[NodeRef, _Lease] = {}
+        self._cleanings: dict[NodeRef, _Cleaning] = {}
         self._backed_up: dict[NodeRef, _BackedUp] = {}
         self._term = 0
         self._watched_until = 0.0
@@ -78,6 +101,7 @@ class Leases:
         """See ``NodeDirectory.join``; a takeover under way loses its ground."""
         known = self._leases.get(node)
         self._lost.pop(node, None)
+        self._cleanings.pop(node, None)
         report = None if known is None else known.report
         self._leases[node] = _Lease(length, now + length, self._next_term(), report=report)
 
@@ -104,18 +128,65 @@ class Leases:
         lease = self._leases.get(expired)
         if lease is None or lease.until > now:
             return None
-        if lease.taker not in {None, by} and lease.taken_until > now:
+        if lease.taker not in {None, by} and self._is_right(lease.taker, lease.taken_until, now):
             return None
         lease.taker = by
         lease.taken_until = now + within
-        return ExpiredLease(lease.length, now - lease.until)
+        return ExpiredLease(lease.length, now - lease.until, lease.progress)
 
-    def finish_takeover(self, expired: NodeRef, by: NodeRef, now: float) -> None:
+    def _is_right(self, taker: NodeRef | None, until: float, now: float) -> bool:
+        """Tell whether somebody's right to a takeover holds still."""
+        return until > now and (taker is None or self.holds(taker, now))
+
+    def keep_takeover(
+        self, expired: NodeRef, by: NodeRef, within: float, progress: TakeoverProgress, now: float
+    ) -> bool:
+        """See ``NodeDirectory.keep_takeover``."""
+        lease, cleaning = self._leases.get(expired), self._cleanings.get(expired)
+        if lease is not None and lease.taker == by:
+            lease.taken_until, lease.progress = now + within, progress
+        elif cleaning is not None and cleaning.taker == by:
+            cleaning.until, cleaning.progress = now + within, progress
+        else:
+            return False
+        return True
+
+    def clean(self, expired: NodeRef, by: NodeRef, within: float, now: float) -> TakeoverProgress | None:
+        """See ``NodeDirectory.clean``."""
+        cleaning = self._cleanings.get(expired)
+        if cleaning is None or expired in self._leases:
+            return None
+        if cleaning.taker != by and self._is_right(cleaning.taker, cleaning.until, now):
+            return None
+        cleaning.taker, cleaning.until = by, now + within
+        return cleaning.progress
+
+    def takeovers(self, now: float) -> list[Takeover]:
+        """See ``NodeDirectory.takeovers``."""
+        taken = {
+            node: Takeover(node, lease.taker, lease.taken_until - now, lease.progress)
+            for node, lease in self._leases.items()
+            if lease.taker is not None
+        }
+        taken |= {
+            node: Takeover(node, each.taker, each.until - now, each.progress) for node, each in self._cleanings.items()
+        }
+        return [taken[node] for node in sorted(taken)]
+
+    def look(self, nodes: Sequence[NodeRef], now: float) -> list[float | None]:
+        """See ``NodeDirectory.look``."""
+        return [self._leases[node].until - now if node in self._leases else None for node in nodes]
+
+    def finish_takeover(self, expired: NodeRef, by: NodeRef, now: float, clean_after: float = 0.0) -> None:
         """See ``NodeDirectory.finish_takeover``; no effect if another one has the right by now, or the node is back."""
-        lease = self._leases.get(expired)
+        lease, cleaning = self._leases.get(expired), self._cleanings.get(expired)
+        if lease is None and cleaning is not None and cleaning.taker == by:
+            del self._cleanings[expired]
         if lease is None or lease.taker != by:
             return
         del self._leases[expired]
+        if clean_after:
+            self._cleanings[expired] = _Cleaning(NO_PROGRESS, None, now + clean_after)
         self._lost[expired] = lease
         known = sorted(self._lost, key=lambda each: self._lost[each].until, reverse=True)
         self._lost = {each: self._lost[each] for each in known[:LOST_NODES] if self._is_remembered(each, now)}
@@ -200,4 +271,5 @@ class Leases:
 
     def inventory(self) -> set[str]:
         """Name everything that is kept, but for what outlives nodes, which is forgotten by themselves."""
-        return {f"lease of {node}" for node in self._leases}
+        cleanings = {f"transient things of {node}" for node in self._cleanings}
+        return {f"lease of {node}" for node in self._leases} | cleanings

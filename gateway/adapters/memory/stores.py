@@ -50,6 +50,8 @@ from gateway.ports import (
     StreamPosition,
     TailBatch,
     TailItem,
+    Takeover,
+    TakeoverProgress,
     TopicPage,
     TopicValue,
     Unblocked,
@@ -174,9 +176,27 @@ class MemoryNodeDirectory:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.leases.take_over(expired, by, within, now))
 
-    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
+    async def keep_takeover(self, expired: NodeRef, *, by: NodeRef, within: float, progress: TakeoverProgress) -> bool:
         """See the port."""
-        await self._connection.run(lambda grid, now: grid.leases.finish_takeover(expired, by, now))
+        return await self._connection.run(
+            lambda grid, now: grid.leases.keep_takeover(expired, by, within, progress, now)
+        )
+
+    async def clean(self, expired: NodeRef, *, by: NodeRef, within: float) -> TakeoverProgress | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.clean(expired, by, within, now))
+
+    async def takeovers(self) -> list[Takeover]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.takeovers(now))
+
+    async def look(self, *nodes: NodeRef) -> list[float | None]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.leases.look(nodes, now))
+
+    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef, clean_after: float = 0.0) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.leases.finish_takeover(expired, by, now, clean_after))
 
     async def grant(self, nodes: Sequence[NodeRef], *, lease: float) -> Sequence[NodeRef]:
         """See the port."""

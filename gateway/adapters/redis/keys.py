@@ -83,7 +83,10 @@ key                              type    content
                                          for it; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
-``P:{nodes}:takeovers``          hash    expired incarnation → ``<end of the right> <who has it>``. As the lease.
+``P:{nodes}:takeovers``          hash    expired incarnation → ``<end of the right (ms)> <who has it> [<stage> <step>
+                                         <sessions> <generation>]``, ``-`` in the place of who has it while what is
+                                         transient is left alone (``takeovers.lua``). Deleted when that is cleaned up,
+                                         or the node joins again.
 ``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
 ``P:{nodes}:clocks``             hash    node incarnation → ``<what the clock of Redis said when it last fitted> <shift
                                          by which it did> <what it said when the node began to follow it by that shift>

@@ -17,7 +17,7 @@ from gateway.adapters.redis.tail import RedisTail
 from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.catalogue.metrics import GRID_CLOCK_SHIFT, GRID_CLOCK_STEPS
-from gateway.core.types import NodeRef
+from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports import (
     GONE_BACKUPS,
@@ -33,6 +33,8 @@ from gateway.ports import (
     NodeEntry,
     NodeReport,
     Ownership,
+    Takeover,
+    TakeoverProgress,
 )
 
 _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
@@ -52,6 +54,9 @@ if wrong := _REPORTED.keys() ^ {each.name for each in dataclasses.fields(NodeRep
 _RECORDED: Final = 1
 _CONTRADICTED: Final = -1
 """What ``clock_set.lua`` answers."""
+
+_NOBODY: Final = "-"
+"""In the place of who has the right to a takeover, while what is transient is left alone."""
 
 _SHOWN_BYTES: Final = 60
 """Of what should be the name of a node and is none, in a log event."""
@@ -163,11 +168,54 @@ class RedisNodes:
         )
         if not won:
             return None
-        term, length, ago = won
+        term, length, ago, progress = won
         self._write_gate.expired[expired] = term
-        return ExpiredLease(length / 1000, ago / 1000)
+        return ExpiredLease(length / 1000, ago / 1000, _progress(progress))
 
-    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef) -> None:
+    async def keep_takeover(self, expired: NodeRef, *, by: NodeRef, within: float, progress: TakeoverProgress) -> bool:
+        """See ``NodeDirectory.keep_takeover``."""
+        kept = await self._batcher.call(
+            scripts.NODE_STAGE(
+                *(self._keys.takeovers, self._clock.argument(), str(expired), str(by), _milliseconds(within)),
+                f"{progress.stage} {progress.step} {progress.sessions} {progress.generation}",
+            )
+        )
+        return bool(kept)
+
+    async def clean(self, expired: NodeRef, *, by: NodeRef, within: float) -> TakeoverProgress | None:
+        """See ``NodeDirectory.clean``."""
+        won = await self._batcher.call(
+            scripts.NODE_CLEAN(
+                *(self._keys.leases, self._keys.takeovers, self._clock.argument()),
+                *(str(expired), str(by), _milliseconds(within)),
+            )
+        )
+        return _progress(won[0]) if won else None
+
+    async def takeovers(self) -> list[Takeover]:
+        """See ``NodeDirectory.takeovers``."""
+        key = self._keys.takeovers
+        now, *entries = await self._batcher.call(scripts.NODE_TAKEOVERS(key, self._clock.argument()))
+        found: list[Takeover] = []
+        for name, entry in zip(entries[::2], entries[1::2], strict=True):
+            try:
+                ends, by, progress = [*entry.decode().split(" ", 2), ""][:3]
+                taker = None if by == _NOBODY else NodeRef.parse(by)
+                found.append(
+                    Takeover(
+                        NodeRef.parse(name.decode()), taker, (int(ends) - now) / 1000, _progress(progress.encode())
+                    )
+                )
+            except ValueError as error:
+                self._foreign.skipped(key, repr(name[:_SHOWN_BYTES]), error)
+        return sorted(found, key=lambda each: each.expired)
+
+    async def look(self, *nodes: NodeRef) -> list[float | None]:
+        """See ``NodeDirectory.look``."""
+        left = await self._batcher.call(scripts.NODE_LOOK(self._keys.leases, self._clock.argument(), *map(str, nodes)))
+        return [None if each == b"" else each / 1000 for each in left]
+
+    async def finish_takeover(self, expired: NodeRef, *, by: NodeRef, clean_after: float = 0.0) -> None:
         """See ``NodeDirectory.finish_takeover``."""
         keys = self._keys
         await self._batcher.call(
@@ -176,6 +224,7 @@ class RedisNodes:
                 *(keys.lost, keys.backups),
                 *(self._clock.argument(), str(expired), str(by)),
                 *(_milliseconds(LOST_SECONDS), LOST_NODES, GONE_BACKUPS),
+                _milliseconds(clean_after) if clean_after else 0,
             )
         )
         self._write_gate.expired.pop(expired, None)
@@ -354,6 +403,17 @@ def _report(stored: bytes) -> NodeReport | None:
     except TypeError:
         return None
     return dataclasses.replace(report, reasons=tuple(report.reasons), link_protocols=tuple(report.link_protocols))
+
+
+def _progress(stored: bytes) -> TakeoverProgress:
+    """Read how far a takeover has come; what another release has written in its own way is begun anew."""
+    match stored.decode("utf-8", "replace").split():
+        case [stage, step, sessions, generation] if step.isdigit() and sessions.isdigit() and generation.isdigit():
+            return TakeoverProgress(
+                stage=stage, step=int(step), sessions=int(sessions), generation=GridGeneration(int(generation))
+            )
+        case _:
+            return TakeoverProgress()
 
 
 def _backup(stored: bytes) -> Backup:

@@ -1,27 +1,22 @@
-"""Leases: this node's own, and what survivors do when another's has expired (seed: Sun Message Queue, HA clusters)."""
+"""Keeps this node's lease, looks who else has one, and does what the living nodes share: reaping."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.namesakes import Namesakes
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
-from gateway.app.journal.node_events import Expiry, NodeExpired, TakeoverFinished
-from gateway.app.journal.session_events import SessionExpired, SessionOrphaned
+from gateway.app.journal.session_events import SessionExpired
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
-from gateway.core.types import GridGeneration, NodeRef, SessionId
-from gateway.ports import ExpiredLease, GridUnavailable, LeaseLost, LeaseTable
-
-ORPHAN_BATCH: Final = 500
-"""Sessions that are put on the clock together: a few milliseconds of the grid's time."""
+from gateway.core.types import GridGeneration, NodeRef
+from gateway.ports import GridUnavailable, LeaseLost, LeaseTable
 
 EXPIRE_BATCH: Final = 100
 """Sessions per step that the reaper ends."""
@@ -30,34 +25,12 @@ UNDECLARED_LOOK: Final = 600.0
 """Seconds between two looks at the timers of queues while none is declared: what was sent before the last of them was
 removed is there still, and is in no hurry."""
 
-TAKEOVER_LEASES: Final = 5
-"""Leases after which a takeover that was not finished may be won by another survivor."""
-
-
-@dataclass(slots=True)
-class _Takeover:
-    """How far a takeover has come: should the grid become unreachable in the middle, it goes on from there.
-
-    Attributes:
-        grid_generation: of the grid in which it began; another one may know nothing of what was done.
-        partition: the first session partition that is not done.
-        left: sessions of it that are not known to be on the clock.
-        sessions: how many are.
-        told: whether it has been told that all are.
-    """
-
-    grid_generation: GridGeneration
-    partition: int = 0
-    left: list[SessionId] = field(default_factory=list)
-    sessions: int = 0
-    told: bool = False
-
 
 class Membership:
-    """Keeps this node's lease, takes over from nodes that have died, and reaps sessions whose window is over.
+    """Keeps this node's lease, and reaps sessions whose window is over.
 
-    What it writes of sessions (``orphan``, ``expire``) shows no ownership and does not go through ``FencedStore``: the
-    grid alone judges whose they are.
+    What it and the takeovers write of sessions (``expire``, ``orphan``) shows no ownership and does not go through
+    ``FencedStore``: the grid alone judges whose they are.
 
     Args:
         context: of the node.
@@ -85,11 +58,10 @@ class Membership:
         self._presence = presence
         self.namesakes = Namesakes(context)
         self._table = LeaseTable((), ())
-        self._takeovers: dict[NodeRef, _Takeover] = {}
         self._searched = GridGeneration(0)
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
-        self._on_table: Callable[[], None] | None = None
+        self._on_table: list[Callable[[LeaseTable], None]] = []
 
     @property
     def alive(self) -> tuple[NodeRef, ...]:
@@ -100,9 +72,9 @@ class Membership:
         """Tell whoever watches of the nodes that are gone."""
         self._reports = reports
 
-    def tell_of_table(self, on_table: Callable[[], None]) -> None:
+    def tell_of_table(self, on_table: Callable[[LeaseTable], None]) -> None:
         """Have *on_table* called whenever this node has looked who is there."""
-        self._on_table = on_table
+        self._on_table.append(on_table)
 
     async def join(self) -> None:
         """Take the first lease.
@@ -113,7 +85,7 @@ class Membership:
         await self._grid_recovery.lease.take()
 
     async def keep_lease(self) -> None:
-        """Renew for ever, and look after those whose lease expired."""
+        """Renew for ever."""
         while True:
             await asyncio.sleep(self._parameters.renew * (0.9 + 0.2 * self._clock.random()))
             try:
@@ -122,8 +94,6 @@ class Membership:
                 await self._presence.hear()
                 await self.namesakes.look(self._table)
                 await self._grant_lost_leases()
-                for expired in self._table.expired:
-                    await self._take_over(expired)
                 # A single write may have failed while the grid never counted as unreachable. Nobody waits for it here,
                 # because to write many sessions again takes longer than a lease lasts.
                 self._background.once(self._grid_recovery.catch_up(), "catch-up")
@@ -136,11 +106,9 @@ class Membership:
         if kept.expired:
             self._background.once(self._grid_recovery.verify(), "verify-sessions")
         self._table = kept.table
-        if self._on_table is not None:
-            self._on_table()
+        for tell in self._on_table:
+            tell(kept.table)
         self._watchers.told(watched=self._table.watched)
-        # Of those that are not listed any more, another survivor has finished, or they are back.
-        self._takeovers = {node: self._takeovers[node] for node in self._table.expired if node in self._takeovers}
 
     async def _grant_lost_leases(self) -> None:
         """Give a lease to nodes that own connected sessions and have none; once in each generation (P7, P11).
@@ -159,48 +127,6 @@ class Membership:
             if granted:
                 self._log.emit(events.NODES_WITHOUT_LEASE, nodes=", ".join(map(str, granted)))
         self._searched = grid_generation
-
-    async def _take_over(self, expired: NodeRef) -> None:
-        within = TAKEOVER_LEASES * self._parameters.lease
-        lease = await self._grid.nodes.take_over(expired, by=self._me, within=within)
-        if lease is None:
-            self._takeovers.pop(expired, None)
-            return
-        takeover = self._takeovers.get(expired)
-        if takeover is None:
-            takeover = self._takeovers[expired] = _Takeover(self._grid.generation)
-            self._announce(NodeExpired(self._expiry(expired, lease)))
-        elif takeover.grid_generation != self._grid.generation:
-            # It has gone back to an older state, in which those that were done may be connected still.
-            takeover = self._takeovers[expired] = _Takeover(self._grid.generation)
-        await self._orphan(expired, lease, takeover)
-        if not takeover.told:
-            # Before the node is struck off the list: were the answer to that lost, nobody would come back to it.
-            takeover.told = True
-            self._reconnect_advice.orphaned(takeover.sessions)
-            self._announce(TakeoverFinished(expired, takeover.sessions))
-        await self._grid.nodes.finish_takeover(expired, by=self._me)
-        del self._takeovers[expired]
-        if self._reports is not None:
-            await self._reports.mark_expired(expired)
-
-    async def _orphan(self, expired: NodeRef, lease: ExpiredLease, takeover: _Takeover) -> None:
-        """Put all its sessions on the clock, and tell each once, also if an answer of the grid is lost."""
-        while takeover.partition < SESSION_PARTITIONS:
-            if not takeover.left:
-                takeover.left = list(await self._grid.sessions.owned(expired, takeover.partition))
-            while batch := takeover.left[:ORPHAN_BATCH]:
-                epochs = await self._grid.sessions.orphan(expired, batch)
-                del takeover.left[: len(batch)]
-                expiry = self._expiry(expired, lease)
-                for session, epoch in zip(batch, epochs, strict=True):
-                    if epoch is not None:
-                        takeover.sessions += 1
-                        self._announce(SessionOrphaned(session, epoch, expiry))
-            takeover.partition += 1
-
-    def _expiry(self, expired: NodeRef, lease: ExpiredLease) -> Expiry:
-        return Expiry.of(expired, lease, now=self._clock.wall())
 
     async def reap(self) -> None:
         """End sessions whose window is over, and do what is due in queues, for ever.

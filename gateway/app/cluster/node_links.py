@@ -15,7 +15,7 @@ from typing import Any, Final
 from gateway.app.context import Context
 from gateway.core.types import GridGeneration, NodeId, NodeRef
 from gateway.core.wire.errors import InvalidExport
-from gateway.ports import GridUnavailable, NodeEntry
+from gateway.ports import GridUnavailable, LeaseTable, NodeEntry
 from gateway.ports.peers import Down, LinkState, PeerLinks, PeerPlace, Question, Record, Up
 
 CLUSTER_BYTES: Final = 9
@@ -101,7 +101,7 @@ class NodeLinks:
 
     # --- For the node -------------------------------------------------------------------------------------------------
 
-    def look_soon(self) -> None:
+    def look_soon(self, _table: LeaseTable | None = None) -> None:
         """The node table may have changed."""
         self._look_now.set()
 

@@ -204,6 +204,52 @@ class TakeoverFinished(Event):
         return {"peer": self.expired.node, "peer_incarnation": self.expired.incarnation, "count": self.sessions}
 
 
+@dataclass(frozen=True, slots=True)
+class TakeoverContinued(Event):
+    """Who took over from an expired node did not finish, and this node goes on.
+
+    Attributes:
+        expired: that node.
+        stage: name of the stage that was under way.
+    """
+
+    expired: NodeRef
+    stage: str
+
+    log = log_events.TAKEOVER_CONTINUED
+    journal = happened.NODE_TAKEOVER_CONTINUED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"expired": str(self.expired), "stage": self.stage}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"peer": self.expired.node, "peer_incarnation": self.expired.incarnation, "reason": self.stage}
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupFinished(Event):
+    """What was transient of a node that was taken over is removed.
+
+    Attributes:
+        expired: that node.
+    """
+
+    expired: NodeRef
+
+    log = log_events.CLEANUP_FINISHED
+    journal = happened.NODE_CLEANED_UP
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"expired": str(self.expired)}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"peer": self.expired.node, "peer_incarnation": self.expired.incarnation}
+
+
 # --- The grid ---------------------------------------------------------------------------------------------------------
 
 

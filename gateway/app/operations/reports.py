@@ -122,6 +122,19 @@ class Reports:
             return
         await self._mark(expired, "expired")
 
+    async def forget(self, lost: NodeRef) -> None:
+        """Remove what a node told of itself that is gone for good, unless it is back by another run.
+
+        Its counts stay, for its next run.
+
+        Raises:
+            GridUnavailable: some of it may be there still; to be asked again.
+        """
+        if any(each.node == lost.node for each in self._alive()):
+            return
+        for name in ("nodes", "slow", "activity"):
+            await self._grid.topics.remove(_topic(name, lost), keep=self._parameters.max_window)
+
     async def leave(self) -> None:
         """Say that this node has left on purpose, if somebody watches, and leave its counts to its next run.
 

@@ -96,6 +96,17 @@ class MirrorParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverParameters:
+    """How nodes find out that others have failed, and what they do then (P17).
+
+    Attributes:
+        transient_wait: seconds after a takeover in which what is transient of the failed node stays.
+    """
+
+    transient_wait: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParameters:
     """Everything about a node that is a matter of configuration.
 
@@ -136,6 +147,7 @@ class NodeParameters:
         backoff: advice to clients.
         drain: how a planned stop goes.
         mirror: who keeps copies of whose sessions.
+        takeover: how nodes take over from others.
     """
 
     replicated: bool
@@ -173,3 +185,4 @@ class NodeParameters:
     backoff: Backoff
     drain: DrainParameters
     mirror: MirrorParameters = MirrorParameters()
+    takeover: TakeoverParameters = TakeoverParameters()

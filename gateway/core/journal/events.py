@@ -90,6 +90,18 @@ NODE_TAKEN_OVER = EventType(
     ("peer", "peer_incarnation", "count"),
     about_session=False,
 )
+NODE_TAKEOVER_CONTINUED = EventType(
+    "node_takeover_continued",
+    "Who took over from the peer did not finish, and this node goes on; the reason is the stage that was under way.",
+    ("peer", "peer_incarnation", "reason"),
+    about_session=False,
+)
+NODE_CLEANED_UP = EventType(
+    "node_cleaned_up",
+    "The peer was taken over and has not come back in time: what was transient of it is removed.",
+    ("peer", "peer_incarnation"),
+    about_session=False,
+)
 DESTINATIONS_CHANGED = EventType(
     "destinations_changed",
     "What paths are was described (`+` and the kind) or taken back (`-`) through this node; the reason tells by whom: "

@@ -58,6 +58,14 @@ class GridSettings:
         "How often a node renews its lease and looks for nodes whose lease has expired.",
         reason="One command per node, not per session; a third of the lease.",
     )
+    transient_wait: float = setting(
+        Seconds(1, 86_400),
+        60.0,
+        "How long after a takeover what is transient of the failed node stays. Then it is removed, unless the node has "
+        "started anew. The same on all nodes.",
+        reason="A node that is started again within a minute finds all as it was; longer, it would be in the way of "
+        "those who look at the cluster.",
+    )
     reap_interval: float = setting(
         Seconds(0.2, 300),
         5.0,

@@ -263,7 +263,7 @@ async def test_cut_links_are_no_reason_to_take_over(grid: MemoryGridServer) -> N
         renewals = 5 * SHORT_LEASE["lease"] / SHORT_LEASE["lease_renew"]
         seen: list[tuple[NodeRef, ...]] = []
         membership = n1.gateway.node._membership
-        membership.tell_of_table(lambda: seen.append(membership.alive))
+        membership.tell_of_table(lambda table: seen.append(table.alive))
         await eventually(lambda: len(seen) >= renewals, within=60)
         assert all(len(alive) == 2 for alive in seen)
         assert not n1.log.of(events.LEASE_EXPIRED)

@@ -116,6 +116,8 @@ async def test_a_takeover_under_way_survives_a_restart_of_the_grid(harmed: Bench
 
 async def test_the_right_to_take_over_passes_on_when_its_time_is_over(bench: Bench) -> None:
     n1, n2 = await bench.grid(N1), await bench.grid(N2)
+    for grid, node in ((n1, N1), (n2, N2)):
+        await grid.nodes.join(node, lease=60)
     gone = NodeRef(NodeId("gone"), Incarnation("1"))
     await n1.nodes.join(gone, lease=0.01)
 

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Declare that every session of an expired node is on the clock, and remember the node as lost for a while.
+-- Declare that an expired node is taken over, and remember it as lost for a while; or that all is cleaned up after it.
 --
 -- KEYS[1] leases     zset    node -> end of its lease (ms)
 -- KEYS[2] members    hash    node -> "<length of its lease in ms> <term>"
--- KEYS[3] takeovers  hash    expired node -> "<end of the right in ms> <who has it>"
+-- KEYS[3] takeovers  hash    expired node -> see takeovers.lua
 -- KEYS[4] inbox      stream  what others told the expired node
 -- KEYS[5] reports    hash    node -> what it told of itself
 -- KEYS[6] clocks     hash    node -> what it found of the clock of Redis
@@ -14,15 +14,20 @@
 -- ARGV[3] how long a lost node is remembered (ms)
 -- ARGV[4] how many are, at most; of more, those that are lost for longest are forgotten
 -- ARGV[5] how many nodes that are gone are remembered with their backups, at most
+-- ARGV[6] how long after this something is to be cleaned up (ms), 0 if nothing is
 -- Result  1 if it is no longer listed, 0 if it came back or another node has the right by now
 --
 -- Invariant: only the node that has the right removes another. What is remembered of lost nodes is bounded, and ends.
--- Needs clock.lua, backups.lua.
-local right = redis.call('HGET', KEYS[3], ARGV[1])
-if not right or string.match(right, '^%d+ (.*)$') ~= ARGV[2] then
+-- Needs clock.lua, backups.lua, takeovers.lua.
+local right = right_to(KEYS[3], ARGV[1])
+if right.by ~= ARGV[2] then
   return 0
 end
-local ended = redis.call('ZSCORE', KEYS[1], ARGV[1]) or now
+local ended = redis.call('ZSCORE', KEYS[1], ARGV[1])
+if not ended then
+  redis.call('HDEL', KEYS[3], ARGV[1])
+  return 1
+end
 if type(redis.pcall('HLEN', KEYS[7])) ~= 'number' then
   -- What is there in its place cannot have come from the gateway.
   redis.call('DEL', KEYS[7])
@@ -46,7 +51,11 @@ end
 redis.call('PEXPIRE', KEYS[7], ARGV[3])
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
-redis.call('HDEL', KEYS[3], ARGV[1])
+if ARGV[6] == '0' then
+  redis.call('HDEL', KEYS[3], ARGV[1])
+else
+  give(KEYS[3], ARGV[1], '-', ARGV[6], '')
+end
 redis.call('DEL', KEYS[4])
 redis.call('HDEL', KEYS[5], ARGV[1])
 redis.call('HDEL', KEYS[6], ARGV[1])

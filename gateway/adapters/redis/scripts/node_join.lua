@@ -4,7 +4,7 @@
 -- KEYS[1] grid       hash    run_id, generation, seal, term
 -- KEYS[2] leases     zset    node -> end of its lease (ms)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
--- KEYS[4] takeovers  hash    expired node -> "<end of the right in ms> <who has it>"
+-- KEYS[4] takeovers  hash    expired node -> see takeovers.lua
 -- KEYS[5] renewed    string  when any node last took or renewed a lease (ms)
 -- KEYS[6] lost       hash    lost node -> see node_lost.lua
 -- ARGV[1] node

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] leases     zset    node -> end of its lease (ms)
 -- KEYS[2] members    hash    node -> "<length of its lease in ms> <term>"
--- KEYS[3] takeovers  hash    expired node -> "<end of the right in ms> <who has it>"
+-- KEYS[3] takeovers  hash    expired node -> see takeovers.lua
 -- KEYS[4] inbox      stream  what others told the node
 -- KEYS[5] reports    hash    node -> what it tells of itself
 -- KEYS[6] clocks     hash    node -> what it found of the clock of Redis

@@ -6,7 +6,7 @@
 -- KEYS[3] members  hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed  string  when any node last took or renewed a lease (ms)
 -- KEYS[5] clocks   hash    see clock_set.lua
--- KEYS[6] takeovers  hash  expired node -> "<end of the right in ms> <who has it>"
+-- KEYS[6] takeovers  hash  expired node -> see takeovers.lua
 -- ARGV[1] node
 -- ARGV[2] length (ms)
 -- ARGV[3] for how long all shall know from now on that somebody watches at this node (ms); 0 if nobody does

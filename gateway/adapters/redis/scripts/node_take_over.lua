@@ -1,26 +1,25 @@
 #!lua flags=allow-oom
--- Win the right to put the sessions of an expired node on the clock.
+-- Win the right to take over from an expired node.
 --
 -- KEYS[1] leases     zset  node -> end of its lease (ms)
 -- KEYS[2] members    hash  node -> "<length of its lease in ms> <term>"
--- KEYS[3] takeovers  hash  expired node -> "<end of the right in ms> <who has it>"
+-- KEYS[3] takeovers  hash  expired node -> see takeovers.lua
 -- ARGV[1] expired node
 -- ARGV[2] who asks
 -- ARGV[3] how long the right lasts (ms)
--- Result  {term of the expired lease, its length (ms), how long ago it ended (ms)}, or {} if the right is not the caller's
+-- Result  {term of the expired lease, its length (ms), how long ago it ended (ms), progress}, or {} if the right is not the
+--         caller's
 --
--- Invariant: at any time one node at most has the right, and only while the lease is expired.
--- Needs clock.lua.
+-- Invariant: at any time one node at most has the right, and only while the lease is expired. What was kept of the
+-- progress stays.
+-- Needs clock.lua, takeovers.lua.
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not ends or tonumber(ends) > now then
   return {}
 end
-local right = redis.call('HGET', KEYS[3], ARGV[1])
-if right then
-  local last, by = string.match(right, '^(%d+) (.*)$')
-  if last and by ~= ARGV[2] and tonumber(last) > now then
-    return {}
-  end
+local right = right_to(KEYS[3], ARGV[1])
+if right.by and right.by ~= ARGV[2] and holds(right, KEYS[1]) then
+  return {}
 end
 local length, term = string.match(redis.call('HGET', KEYS[2], ARGV[1]) or '', '^(%d+) (%d+)$')
 if not length then
@@ -30,5 +29,5 @@ if not length then
   redis.call('HDEL', KEYS[3], ARGV[1])
   return {}
 end
-redis.call('HSET', KEYS[3], ARGV[1], string.format('%.0f', now + ARGV[3]) .. ' ' .. ARGV[2])
-return {tonumber(term), tonumber(length), now - ends}
+give(KEYS[3], ARGV[1], ARGV[2], ARGV[3], right.progress)
+return {tonumber(term), tonumber(length), now - ends, right.progress}
