@@ -21,6 +21,7 @@ from gateway.app.admission.memory import Memory
 from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
+from gateway.app.cluster.durable_sweeper import DurableSweeper
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.giver import SessionGiver
 from gateway.app.cluster.handoff.offers import SessionOffers
@@ -118,6 +119,7 @@ class Node:
         enforcement: ends the sessions of those who are.
         destinations: what paths are, and how to say it.
         history_sweeper: cuts what histories keep for too long.
+        durable_sweeper: removes durable subscriptions that nobody has used for their life.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
         mirror: keeps a backup of it; None if it is to have none.
@@ -203,6 +205,7 @@ class Node:
         self.history_sweeper = HistorySweeper(
             context, alive=lambda: self._membership.alive, loaded=lambda: self.destinations.loaded
         )
+        self.durable_sweeper = DurableSweeper(context, alive=lambda: self._membership.alive)
         self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
@@ -364,6 +367,7 @@ class Node:
         self._background.forever(self._takeovers.run, "takeovers")
         self._background.forever(self._membership.reap, "reaper")
         self._background.forever(self.history_sweeper.run, "history-sweeper")
+        self._background.forever(self.durable_sweeper.run, "durable-sweeper")
         if self._context.limits.stored.counts:
             self._background.forever(self._left_sessions.run, "left-sessions")
 

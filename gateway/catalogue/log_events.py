@@ -330,6 +330,12 @@ MESSAGES_NOT_HELD = LogEvent(
     "they were held for too long, or the grid has lost writes. They are delivered again, and marked.",
     ("session", "queue", "count"),
 )
+DURABLE_EXPIRED = LogEvent(
+    "durable_expired",
+    Level.INFO,
+    "A durable subscription was removed because nobody had used it for its life.",
+    ("principal", "durable"),
+)
 GRID_RESTORED = LogEvent(
     "grid_restored",
     Level.INFO,

@@ -9,7 +9,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.catalogue import destination_metrics, history_metrics, journal_metrics, mirror_metrics, queue_metrics
+from gateway.catalogue import (
+    destination_metrics,
+    durable_metrics,
+    history_metrics,
+    journal_metrics,
+    mirror_metrics,
+    queue_metrics,
+)
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
 from gateway.catalogue.refusals import AdminRefusal, FrameRule, LinkRefusal, UpgradeRefusal
@@ -576,6 +583,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(journal_metrics),
         vars(mirror_metrics),
         vars(queue_metrics),
+        vars(durable_metrics),
     )
     for each in list(module.values())
     if isinstance(each, Metric)

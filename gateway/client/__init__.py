@@ -13,12 +13,14 @@ It reconnects by itself, and every recovery says what it preserved: ``Session.re
 """
 
 from gateway.client.consumers import Ack, Message, MessageConsumer
+from gateway.client.durable_streams import DurableStream
 from gateway.client.history_streams import HistoryStream
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
 from gateway.core.client.errors import (
     ClearTextWarning,
     ConnectFailed,
+    DurableInUse,
     Forbidden,
     GatewayError,
     InvalidPosition,
@@ -26,6 +28,7 @@ from gateway.core.client.errors import (
     InvalidSelector,
     InvalidTopic,
     InvalidValue,
+    NoSuchDurable,
     NoSuchQueue,
     NotHeld,
     PositionGone,
@@ -59,6 +62,8 @@ __all__ = [
     "ClearTextWarning",
     "ConnectFailed",
     "Connecting",
+    "DurableInUse",
+    "DurableStream",
     "Forbidden",
     "GatewayError",
     "HistoryStream",
@@ -69,6 +74,7 @@ __all__ = [
     "InvalidValue",
     "Message",
     "MessageConsumer",
+    "NoSuchDurable",
     "NoSuchQueue",
     "NotHeld",
     "Notice",

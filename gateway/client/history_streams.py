@@ -153,6 +153,10 @@ class HistoryStream(UpdateStream):
         """
         return self._feed.reader.position
 
+    def done(self) -> None:
+        """Say that the update which was taken last is done; asking for the next one does so, too."""
+        self._feed.reader.consume()
+
 
 Ask = Callable[[ReadHistory], Awaitable[HistoryPart]]
 """Asks for a page."""

@@ -9,11 +9,14 @@ from math import inf
 from ssl import SSLContext
 from types import MappingProxyType, TracebackType
 from typing import Final, Literal, Self, overload
+from weakref import WeakSet
 
 import orjson
 
+from gateway.client.arguments import check_times, properties_of, text_of
 from gateway.client.consumers import DEFAULT_CREDIT, MOST_CREDIT, Ack, MessageConsumer
 from gateway.client.credential_source import CredentialsSource
+from gateway.client.durable_streams import DurableStream, durable_mode, durable_opening, flush
 from gateway.client.history_streams import HistoryFeed, HistoryStream, read_history
 from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, time_limit
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
@@ -22,14 +25,13 @@ from gateway.client.supervisor import Supervisor
 from gateway.core.client.errors import (
     ClearTextWarning,
     InvalidPosition,
-    InvalidProperties,
     InvalidSelector,
     InvalidTopic,
     RequestRefused,
     SessionEnded,
     ValueTooLarge,
 )
-from gateway.core.client.log_reader import parse_position
+from gateway.core.client.log_reader import parse_position, show_position
 from gateway.core.client.options import CONNECT_TIMEOUT
 from gateway.core.client.request_table import PACKET_OVERHEAD, UNNUMBERED, encode_within
 from gateway.core.client.types import Notice, Receipt, Recovery, SendReceipt, SessionState, Update
@@ -37,7 +39,9 @@ from gateway.core.client.urls import check_urls, in_clear_text
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.wire.codec import json_text
+from gateway.core.wire.durable_packets import DurablePlace, ReleaseDurable, RemoveDurable
 from gateway.core.wire.packets import (
+    EARLIEST,
     Authenticate,
     Publish,
     SetProperties,
@@ -65,6 +69,7 @@ class Session:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
+        self._durables: WeakSet[DurableStream] = WeakSet()
 
     def __repr__(self) -> str:
         return f"<Session {self.id} of {self.principal} at {self.node}: {self.state.value}>"
@@ -195,7 +200,7 @@ class Session:
             InvalidPosition: *start* is none.
             ValueError: *queue_size* or *queue_bytes* is below 1.
         """
-        parsed = parse_selector(_text("selector", selector, InvalidSelector))
+        parsed = parse_selector(text_of("selector", selector, InvalidSelector))
         streams = self._supervisor.streams
         # It listens before it asks, so that no update can come too early for it.
         feed: HistoryFeed | None = None
@@ -203,7 +208,7 @@ class Session:
         if start is None:
             stream = streams.open(parsed, size=queue_size, octets=queue_bytes)
         else:
-            start = _text("start", start, InvalidPosition)
+            start = text_of("start", start, InvalidPosition)
             stream, feed = streams.open_history(
                 parsed, self._supervisor, start=start, on_gap=on_gap, size=queue_size, octets=queue_bytes
             )
@@ -236,8 +241,8 @@ class Session:
             InvalidPosition: *after* is none.
             RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
         """
-        path = parse_topic(_text("topic", topic, InvalidTopic))
-        places = {} if after is None else parse_position(_text("after", after, InvalidPosition))
+        path = parse_topic(text_of("topic", topic, InvalidTopic))
+        places = {} if after is None else parse_position(text_of("after", after, InvalidPosition))
         return await read_history(self._supervisor.read_history, path, places, limit)
 
     async def unsubscribe(self, selector: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
@@ -253,7 +258,7 @@ class Session:
         Raises:
             InvalidSelector, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
         """
-        await self._supervisor.unsubscribe(parse_selector(_text("selector", selector, InvalidSelector)), timeout)
+        await self._supervisor.unsubscribe(parse_selector(text_of("selector", selector, InvalidSelector)), timeout)
 
     async def publish(self, topic: str, value: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109 - public
         """Set the value of a topic, exactly once however often the client has to ask (P5).
@@ -274,7 +279,7 @@ class Session:
             RequestTimedOut: there was no answer in time; its ``sent`` says whether the publish may have happened.
             SessionEnded: the session ended before there was an answer; the publish may have happened.
         """
-        path = parse_topic(_text("topic", topic, InvalidTopic))
+        path = parse_topic(text_of("topic", topic, InvalidTopic))
         text = json_text(value)
         limits = self._supervisor.welcome.limits
         most = min(limits.value_bytes, limits.message_bytes - len(orjson.dumps(path)) - PACKET_OVERHEAD)
@@ -282,6 +287,75 @@ class Session:
             raise ValueTooLarge(f"the value has {len(text)} bytes of JSON; the node accepts {most}")
         reply = await self._supervisor.request(Publish(UNNUMBERED, path, text), timeout)
         return Receipt(event_id=reply.event or "", version=reply.version or 0)
+
+    # --- Durable subscriptions ----------------------------------------------------------------------------------------
+
+    async def subscribe_durable(
+        self,
+        name: str,
+        selector: str,
+        *,
+        start: str = "earliest",
+        ack: Ack | str = Ack.AUTO,
+        expires: float | None = None,
+        take: bool = False,
+        on_gap: Literal["tell", "refuse"] = "tell",
+        queue_size: int = QUEUE_SIZE,
+        queue_bytes: int = QUEUE_BYTES,
+        timeout: float | None = None,  # noqa: ASYNC109 - public
+    ) -> DurableStream:
+        """Read topics with history from where the last session of the principal was done that did so by this name.
+
+        One session at a time uses a durable subscription; it is taken over from one whose client is gone.
+
+        Args:
+            name: what the principal calls it.
+            selector: which topics, as for ``subscribe``; the same each time.
+            start: where it begins if there is none of this name, as for ``subscribe``.
+            ack: ``auto``, when the next update is asked for; ``client``, by ``DurableStream.acknowledge``.
+            expires: seconds after its last use when it is forgotten; None for a week.
+            take: take it over also from a session whose client is there.
+            on_gap: as for ``subscribe``, as the following ones.
+            queue_size: likewise.
+            queue_bytes: likewise.
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            DurableInUse: another session uses it, and is connected.
+            ValueError: *ack* makes no sense here.
+            InvalidSelector, InvalidPosition, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
+        """
+        parsed = parse_selector(text_of("selector", selector, InvalidSelector))
+        start = text_of("start", start, InvalidPosition)
+        ask = durable_opening(text_of("name", name, RequestRefused), parsed.text, start, expires, take=take)
+        mode = durable_mode(ack)
+        place = (await self._supervisor.request_durable(ask, timeout)).durable or DurablePlace()
+        begin = show_position(place.positions) or EARLIEST
+        try:
+            stream = await self.subscribe(
+                parsed.text, start=begin, on_gap=on_gap, queue_size=queue_size, queue_bytes=queue_bytes, timeout=timeout
+            )
+        except RequestRefused:
+            await self._supervisor.request(ReleaseDurable(UNNUMBERED, name), timeout)
+            raise
+        durable = DurableStream(self._supervisor, name, stream, mode, created=place.created)
+        self._durables.add(durable)
+        return durable
+
+    async def unsubscribe_durable(self, name: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
+        """Have a durable subscription of the principal forgotten; close its stream first, if this session has it.
+
+        Args:
+            name: what the principal calls it.
+            timeout: seconds; None for the session's default.
+
+        Raises:
+            NoSuchDurable, DurableInUse: there is none, or another session uses it.
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
+        """
+        await self._supervisor.request_durable(
+            RemoveDurable(UNNUMBERED, text_of("name", name, RequestRefused)), timeout
+        )
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 
@@ -314,7 +388,7 @@ class Session:
             InvalidTopic, ValueTooLarge, InvalidValue, RequestRefused, RequestTimedOut, SessionEnded: as for
                 ``publish``.
         """
-        path = parse_topic(_text("queue", queue, InvalidTopic))
+        path = parse_topic(text_of("queue", queue, InvalidTopic))
         text = json_text(value)
         limits = self._supervisor.welcome.limits
         ask = Send(UNNUMBERED, path, text, dict(headers or {}), float(delay), expires)
@@ -348,7 +422,7 @@ class Session:
             NoSuchQueue: nobody has declared it.
             InvalidTopic, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
         """
-        path = parse_topic(_text("queue", queue, InvalidTopic))
+        path = parse_topic(text_of("queue", queue, InvalidTopic))
         if type(credit) is not int or not 1 <= credit <= MOST_CREDIT:
             raise ValueError(f"credit is a number of messages from 1 to {MOST_CREDIT}, not {credit!r}")
         return await self._supervisor.consume(path, credit, Ack(ack), timeout)
@@ -365,7 +439,7 @@ class Session:
                 a limit is exceeded.
             RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
         """
-        ask = SetProperties(UNNUMBERED, _properties(changes))
+        ask = SetProperties(UNNUMBERED, properties_of(changes))
         check_properties(ask.changes)
         encode_within(ask, self._supervisor.welcome.limits.message_bytes)
         await self._supervisor.request(ask, timeout)
@@ -401,7 +475,7 @@ class Session:
             RequestTimedOut, SessionEnded: as for ``publish``.
         """
         for name, given in (("secret", secret), ("principal", principal)):
-            _text(name, given, RequestRefused)
+            text_of(name, given, RequestRefused)
         ask = Authenticate(UNNUMBERED, secret, principal)
         encode_within(ask, self._supervisor.welcome.limits.message_bytes)  # tells at once what could not be sent
         await self._supervisor.request(ask, timeout)
@@ -415,21 +489,8 @@ class Session:
             timeout: seconds to wait until a node has confirmed the end; then connections are dropped and the session is
                 left to its window. None to wait for as long as the window.
         """
+        await flush(self._durables, timeout)
         await self._supervisor.close(timeout)
-
-
-def _text(name: str, given: object, error: type[RequestRefused]) -> str:
-    """Return what was given for an argument that is a string; callers without a type checker give anything."""
-    if not isinstance(given, str):
-        raise error(f"the {name} is a string, and not {type(given).__name__}")
-    return given
-
-
-def _properties(given: object) -> dict[str, str | None]:
-    """Return what was given as properties, likewise."""
-    if not isinstance(given, Mapping):
-        raise InvalidProperties(f"the properties are a mapping of strings by name, and not {type(given).__name__}")
-    return dict(given)
 
 
 class Connecting(AbstractAsyncContextManager[Session]):
@@ -503,13 +564,7 @@ def connect(
     Warns:
         ClearTextWarning: a URL leads to another host, and not by TLS.
     """
-    for name, seconds in (
-        ("window", window),
-        ("connect_timeout", connect_timeout),
-        ("request_timeout", request_timeout),
-    ):
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # type: ignore[redundant-expr]
-            raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
+    check_times(window=window, connect_timeout=connect_timeout, request_timeout=request_timeout)
     for name, text in (("principal", principal), ("secret", secret or "")):
         if not isinstance(text, str):
             raise ValueError(f"the {name} is a string, and not {type(text).__name__}")  # noqa: TRY004 - as documented
@@ -521,7 +576,7 @@ def connect(
         raise ValueError(f"ack_packets is a number of packets above 0, not {ack_packets!r}")
     if secret is not None and credentials is not None:
         raise ValueError("give either a secret, or credentials that make fresh ones")
-    check_properties(_properties(properties or {}))
+    check_properties(properties_of(properties or {}))
     checked = check_urls(urls)
     if exposed := in_clear_text(checked):
         warnings.warn(exposed, ClearTextWarning, stacklevel=2)

@@ -44,6 +44,7 @@ from gateway.core.client.urls import describe_url
 from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.wire import packets
 from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.durable_packets import DURABLES, DurableRequest
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
 from gateway.core.wire.queue_packets import QUEUES, Cancel, Consume, Message, Settle
 
@@ -221,6 +222,23 @@ class Supervisor:
         except TimeoutError:
             raise RequestTimedOut(f"no answer within {limit} s; it is done later", sent=True) from None
 
+    # --- Durable subscriptions ----------------------------------------------------------------------------------------
+
+    async def request_durable(self, ask: DurableRequest, seconds: float | None) -> Reply:
+        """Ask something about a durable subscription; see ``request``.
+
+        Raises:
+            RequestRefused: likewise; or the node of the moment is of an older release, which would not understand it.
+            RequestTimedOut, SessionEnded: as for ``request``.
+        """
+        self._check_supports(DURABLES, "durable subscriptions")
+        return await self.request(ask, seconds)
+
+    def _check_supports(self, word: str, what: str) -> None:
+        if word not in self.welcome.supports:
+            message = f"node {self.welcome.node} is of a release without {what}"
+            raise RequestRefused(message, code=ErrorCode.UNKNOWN_PACKET_TYPE)
+
     # --- Queues -------------------------------------------------------------------------------------------------------
 
     def check_queues(self) -> None:
@@ -229,9 +247,7 @@ class Supervisor:
         Raises:
             RequestRefused: it is of an older release, and would not understand what is asked.
         """
-        if QUEUES not in self.welcome.supports:
-            message = f"node {self.welcome.node} is of a release without queues"
-            raise RequestRefused(message, code=ErrorCode.UNKNOWN_PACKET_TYPE)
+        self._check_supports(QUEUES, "queues")
 
     async def consume(self, queue: str, credit: int, ack: Ack, seconds: float | None) -> MessageConsumer:
         """Consume from a queue; see ``Session.consume``.

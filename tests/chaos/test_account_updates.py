@@ -193,19 +193,6 @@ def test_a_current_value_takes_the_place_of_updates_only_where_values_are_shown(
     assert promises(account.violations) == expected
 
 
-@pytest.mark.promise("P13")
-def test_a_current_value_may_be_shown_as_late_as_the_connection_lets_it_but_once() -> None:
-    account = SessionUpdates("watcher")
-    account.update(1.0, "t/1", 3, 3, snapshot=True)
-    account.shown(2.0)
-    account.update(2.0 + 2 * NEAR, "t/1", 9, 9, snapshot=True)
-    account.finish()
-    assert account.violations == []
-    account.update(3.0 + 2 * NEAR, "t/1", 20, 20, snapshot=True)
-    account.finish()
-    assert promises(account.violations) == ["P13"]
-
-
 def test_marks_are_counted() -> None:
     account = marked((1, 1, True, 0), (4, 4, False, 2), (6, 6, False, 1), (9, 9, True, 2))
     assert (account.violations, account.folds.updates, account.folds.marks, account.holes) == ([], 5, 3, 0)

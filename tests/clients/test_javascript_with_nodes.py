@@ -290,3 +290,30 @@ async def test_every_event_of_a_topic_with_history_comes_once_and_in_order(setti
     assert [each["value"] for each in kept] == list(range(0, 1000, 3))
     with pytest.raises(Refused, match="no position"):
         await client.do("follow", selector="log/**", start="17", count=1)
+
+
+@pytest.mark.promise("P14")
+async def test_a_durable_subscription_goes_on_where_its_reader_was_done(setting: Setting) -> None:
+    """P14: over cut connections, and by what the Python client has acknowledged of it."""
+    client = setting.client
+    for node in (setting.one, setting.two):
+        node.gateway.node.destinations.table.put(
+            Destination(selector=parse_selector("log/**"), limits=HistoryLimits(count=10_000), origin=Origin.FILE)
+        )
+    await setting.connect()
+    ask: dict[str, Any] = {"name": "billing", "selector": "log/**"}
+    async with connect(setting.one.url, principal="alice") as other, time_limit(40):
+        for number in range(20):
+            await other.publish(f"log/{number % 3}", number)
+        assert await client.do("followDurable", **ask, count=5) == {"values": [*range(5)], "created": True}
+        setting.first.cut()
+        assert await client.do("followDurable", **ask, count=5) == {"values": [*range(5, 10)], "created": False}
+        async with await other.subscribe_durable("billing", "log/**") as stream:
+            assert [(await anext(stream)).value for _ in range(5)] == [*range(10, 15)]
+            with pytest.raises(Refused, match="another session uses it"):
+                await client.do("followDurable", **ask, count=1)
+            await stream.acknowledge()
+        assert (await client.do("followDurable", **ask, count=5))["values"] == [*range(15, 20)]
+        await client.do("unsubscribeDurable", name="billing")
+        with pytest.raises(Refused, match="no durable subscription"):
+            await client.do("unsubscribeDurable", name="billing")

@@ -25,6 +25,7 @@ from gateway.core.types import (
 )
 from gateway.core.wire import codec
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
+from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.packets import (
     Authenticate,
     Backoff,
@@ -124,6 +125,8 @@ def encode_body(body: object) -> bytes:
             headers = codec.json_text(dict(body.headers)) if body.headers else b""
             return codec.encode_message(body, headers, codec.json_text(body.value))
         case Send() | Consume() | Cancel() | Settle():
+            return codec.encode_request(body)
+        case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
             return codec.encode_request(body)
         case Subscribe() | Unsubscribe() | Publish() | ReadHistory() | SetProperties() | Authenticate():
             return codec.encode_request(body)

@@ -41,6 +41,13 @@ from gateway.core.wire.codes import (
     Numbering,
     Outcome,
 )
+from gateway.core.wire.durable_packets import (
+    AdvanceDurable,
+    DurablePlace,
+    OpenDurable,
+    ReleaseDurable,
+    RemoveDurable,
+)
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
     Ack,
@@ -332,6 +339,17 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
             history=HistoryPart(positions={17: EventId("17-1-95")}, gap=True, missing=("log/a",)),
         ),
     ),
+    "durable-open": session(
+        21,
+        OpenDurable(RequestNumber(21), "billing", "orders/**", {17: EventId("17-1-88")}, life=86400.0, take=True),
+    ),
+    "reply-to-durable-open": session(
+        61,
+        Reply(request=RequestNumber(21), durable=DurablePlace(positions={17: EventId("17-1-95")}, created=True)),
+    ),
+    "durable-advance": session(22, AdvanceDurable(RequestNumber(22), "billing", {17: EventId("17-1-97")})),
+    "durable-release": session(23, ReleaseDurable(RequestNumber(23), "billing")),
+    "durable-remove": session(24, RemoveDurable(RequestNumber(24), "billing")),
     "update-snapshot": session(44, Update("prices/XYZ", Version(3), EventId("25-1-9"), None, snapshot=True), 12),
     "unknown-fields-and-nulls": session(1, Subscribe(RequestNumber(1), "a")),
     "a-topic-that-is-not-unicode": session(1, refused(1, "publish", "topic", NOT_UNICODE, ErrorCode.BAD_TOPIC)),

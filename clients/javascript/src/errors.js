@@ -17,6 +17,7 @@
  *     ├── InvalidTopic, InvalidSelector, InvalidProperties, InvalidValue
  *     ├── ValueTooLarge, TooManySelections, Forbidden
  *     ├── NoSuchQueue, QueueFull, NotHeld
+ *     ├── NoSuchDurable, DurableInUse
  *     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
  * ```
  *
@@ -218,6 +219,22 @@ export class NotHeld extends RequestRefused {
   }
 }
 
+/** The principal has no durable subscription of this name: it was removed, or nobody used it for its life. */
+export class NoSuchDurable extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "no_such_durable");
+  }
+}
+
+/** Another session uses the durable subscription, so that this one may not, or may not any more. */
+export class DurableInUse extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "durable_in_use");
+  }
+}
+
 /** The node failed on the request; its log has the reason. The request may have been executed nevertheless. */
 export class RequestFailed extends RequestRefused {
   /** @param {string} message */
@@ -238,6 +255,8 @@ const REFUSALS = new Map([
   ["no_such_queue", NoSuchQueue],
   ["queue_full", QueueFull],
   ["not_held", NotHeld],
+  ["no_such_durable", NoSuchDurable],
+  ["durable_in_use", DurableInUse],
   ["internal", RequestFailed],
 ]);
 

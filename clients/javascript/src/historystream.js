@@ -60,6 +60,11 @@ export class HistoryStream extends UpdateStream {
     return this.#reader.position;
   }
 
+  /** Say that the update which was taken last is done; asking for the next one does so, too. */
+  done() {
+    this.#reader.consume();
+  }
+
   /** @override */
   get waiting() {
     return this.#reader.length;

@@ -32,6 +32,7 @@
 export { CloseCode, Outcome } from "./codes.js";
 export {
   ConnectFailed,
+  DurableInUse,
   Forbidden,
   GatewayError,
   InvalidPosition,
@@ -39,6 +40,7 @@ export {
   InvalidSelector,
   InvalidTopic,
   InvalidValue,
+  NoSuchDurable,
   NoSuchQueue,
   NotHeld,
   QueueFull,
@@ -58,6 +60,7 @@ export {
 } from "./errors.js";
 export { connect } from "./connect.js";
 export { Message, MessageConsumer } from "./consumers.js";
+export { DurableStream } from "./durablestream.js";
 export { HistoryStream } from "./historystream.js";
 export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";

@@ -94,6 +94,11 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number | null} sent
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
  * @property {HistoryPart | null} history - Of a reading of history.
+ * @property {DurablePlace | null} durable - Of the opening of a durable subscription.
+ *
+ * @typedef {object} DurablePlace - Where a durable subscription goes on (protocol 14.2).
+ * @property {Record<string, string>} positions - By partition, up to which event everything was acknowledged.
+ * @property {boolean} created - Whether it was made by this request.
  *
  * @typedef {object} HistoryPart - A part of the history of some topics (protocol 6.6).
  * @property {UpdateBody[]} events
@@ -210,6 +215,7 @@ const BODIES = new Map(
           return { code: text(error, "code"), message: text(error, "message"), retryAfter: retryAfter(error) };
         }),
         history: optional(packet, "history", history),
+        durable: optional(packet, "durable", durable),
       }),
     ],
     [
@@ -344,6 +350,16 @@ function history(packet, name) {
     gap: optional(part, "gap", flag) ?? false,
     missing: list(part, "missing"),
   };
+}
+
+/**
+ * @param {JsonObject} packet
+ * @param {string} name
+ * @returns {DurablePlace}
+ */
+function durable(packet, name) {
+  const part = object(packet, name);
+  return { positions: texts(part, "positions"), created: optional(part, "created", flag) ?? false };
 }
 
 // --- Fields ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
  */
 
 import { obstacle } from "./content.js";
+import { DURABLES } from "./durablestream.js";
 import { checkSeconds, checkSignal, unlessAborted } from "./environment.js";
 import { Forbidden, refusal, RequestRefused, RequestTimedOut } from "./errors.js";
 import { RequestTable } from "./requests.js";
@@ -24,7 +25,7 @@ const KEEP = "keep";
 /** The word with which a server says that it can be asked for history (protocol 6.6). */
 const HISTORY = "history";
 
-const NO_HISTORY = "the node is of an older release, which cannot be asked for history";
+const NOT_KNOWN = "the node is of an older release, which cannot be asked for this";
 
 /** Code of the notice that a right was withdrawn (protocol 6.5.4). */
 export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
@@ -146,7 +147,7 @@ export class RequestSender {
    * @returns {Promise<import("./packets.js").HistoryPart>}
    */
   async readHistory({ selector, after, earliest, limit }, options) {
-    if (!this.#tellsHistory) throw new RequestRefused(NO_HISTORY, "bad_request");
+    if (!this.#tellsHistory) throw new RequestRefused(NOT_KNOWN, "bad_request");
     /** @type {Ask} */
     const ask = { type: "history", selector, after };
     if (!earliest) ask.from = "now";
@@ -365,8 +366,8 @@ export class RequestSender {
     this.#table.resume({ limit: limits.requests, restarted, now: this.#environment.now() });
     this.#table.sift(({ ask, fields }) =>
       // A node of an older release would not know what this is, and close the connection for it.
-      ask.type === "history" && !this.#tellsHistory
-        ? new RequestRefused(NO_HISTORY, "bad_request")
+      (ask.type === "history" && !this.#tellsHistory) || (ask.type.startsWith("durable-") && !supports.includes(DURABLES))
+        ? new RequestRefused(NOT_KNOWN, "bad_request")
         : obstacle(ask, fields, limits),
     );
     if (!this.#keeps) this.#keepOtherwise();

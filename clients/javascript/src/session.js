@@ -6,10 +6,11 @@
 
 import { checkCredential, checkProperties, encodeValue } from "./content.js";
 import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES } from "./consumers.js";
+import { DURABLES, DurableStream } from "./durablestream.js";
 import { checkSeconds, checkSignal } from "./environment.js";
 import { guarded, RequestRefused } from "./errors.js";
 import { HistoryStream } from "./historystream.js";
-import { LogReader } from "./logreader.js";
+import { LogReader, parsePosition } from "./logreader.js";
 import { checkTopic, parseSelector } from "./selectors.js";
 import { UpdateStream } from "./streams.js";
 
@@ -36,6 +37,8 @@ export const CLOSE_TIMEOUT = 5;
  */
 export class Session extends EventTarget {
   #supervisor;
+  /** @type {Set<DurableStream>} */
+  #durables = new Set();
   /** What stands in for the application's listeners. @type {WeakMap<object, (event: Event) => void>} */
   #guarded = new WeakMap();
 
@@ -269,6 +272,68 @@ export class Session extends EventTarget {
     return { eventId: reply.event ?? "", version: reply.version ?? 0 };
   }
 
+  // --- Durable subscriptions ----------------------------------------------------------------------------------------
+
+  /**
+   * Read topics with history from where the last session of the principal was done that did so by this name. One session at
+   * a time uses a durable subscription; it is taken over from one whose client is gone.
+   *
+   * @param {string} name - What the principal calls it.
+   * @param {string} selector - As of `subscribe`; the same each time.
+   * @param {CallOptions & {start?: string, ack?: "auto" | "client", expires?: number, take?: boolean,
+   *   onGap?: "tell" | "refuse", queueSize?: number}} [options] - Where it begins if there is none: `earliest` by default.
+   *   How it is acknowledged. Seconds after its last use when it is forgotten, a week by default. Whether it is taken also
+   *   from a session whose client is there. The others as of `subscribe`.
+   * @returns {Promise<DurableStream>}
+   * @throws {import("./errors.js").DurableInUse} Another session uses it, and is connected.
+   */
+  async subscribeDurable(name, selector, { start = "earliest", ack = "auto", expires, take = false, ...options } = {}) {
+    if (ack !== "auto" && ack !== "client") throw new TypeError(`ack is "auto" or "client", not ${String(ack)}`);
+    if (expires !== undefined) checkSeconds("expires", expires);
+    const { timeout, signal } = options;
+    const call = { timeout, signal };
+    /** @type {import("./sender.js").Ask} */
+    const ask = { type: "durable-open", name, selector: parseSelector(selector).text };
+    if (start === "now") ask.from = "now";
+    else if (start !== "earliest") ask.after = Object.fromEntries(parsePosition(start));
+    if (expires !== undefined) ask.life = expires;
+    if (take) ask.take = true;
+    const { durable } = await this.#requestDurable(ask, call);
+    const places = Object.entries(durable?.positions ?? {}).sort(([one], [other]) => Number(one) - Number(other));
+    const begin = places.length === 0 ? "earliest" : places.map(([, event]) => event).join(",");
+    try {
+      const stream = await this.subscribe(selector, { ...options, start: begin });
+      const request = this.#requestDurable.bind(this);
+      const opened = new DurableStream(request, name, stream, { ack, created: durable?.created ?? false });
+      this.#durables.add(opened);
+      return opened;
+    } catch (error) {
+      if (error instanceof RequestRefused) await this.#requestDurable({ type: "durable-release", name }, call);
+      throw error;
+    }
+  }
+
+  /**
+   * Have a durable subscription of the principal forgotten; close its stream first, if this session has it.
+   *
+   * @param {string} name
+   * @param {CallOptions} [options]
+   * @throws {import("./errors.js").NoSuchDurable} There is none.
+   * @throws {import("./errors.js").DurableInUse} Another session uses it.
+   */
+  async unsubscribeDurable(name, options = {}) {
+    await this.#requestDurable({ type: "durable-remove", name }, options);
+  }
+
+  /**
+   * @param {import("./sender.js").Ask} ask
+   * @param {CallOptions} [options]
+   */
+  async #requestDurable(ask, options = {}) {
+    this.#checkSupports(DURABLES, "durable subscriptions");
+    return this.#supervisor.sender.request(ask, options);
+  }
+
   // --- Queues -------------------------------------------------------------------------------------------------------
 
   /**
@@ -311,9 +376,17 @@ export class Session extends EventTarget {
   }
 
   #checkQueues() {
+    this.#checkSupports(QUEUES, "queues");
+  }
+
+  /**
+   * @param {string} word
+   * @param {string} what
+   */
+  #checkSupports(word, what) {
     const { node, supports } = this.#supervisor.welcome;
-    if (supports.includes(QUEUES)) return;
-    throw new RequestRefused(`node ${node} is of a release without queues`, "unknown_packet_type");
+    if (supports.includes(word)) return;
+    throw new RequestRefused(`node ${node} is of a release without ${what}`, "unknown_packet_type");
   }
 
   /**
@@ -348,6 +421,8 @@ export class Session extends EventTarget {
    */
   async close({ timeout = CLOSE_TIMEOUT } = {}) {
     checkSeconds("timeout", timeout);
+    // What was read and not acknowledged yet, as far as it can be told in time.
+    if (this.#durables.size > 0) await Promise.allSettled([...this.#durables].map((each) => each.flush({ timeout })));
     await this.#supervisor.close(timeout);
   }
 }

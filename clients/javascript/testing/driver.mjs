@@ -40,6 +40,19 @@ const COMMANDS = {
     }
     return { updates, position: updates.at(-1).eventId };
   },
+  // The next events of a durable subscription, up to so many, of which all are acknowledged.
+  async followDurable({ name, selector, count, options }) {
+    const stream = await session.subscribeDurable(name, selector, options);
+    const values = [];
+    for await (const { value } of stream) {
+      values.push(value);
+      if (values.length < count) continue;
+      await stream.acknowledge();
+      break;
+    }
+    return { values, created: stream.created };
+  },
+  unsubscribeDurable: ({ name }) => session.unsubscribeDurable(name),
   history: ({ topic, options }) => session.history(topic, options),
   closeStream: ({ name }) => streams.get(name).close(),
   openStreams: () => [...streams].filter(([, { closed }]) => !closed).map(([name]) => name),

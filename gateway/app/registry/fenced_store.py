@@ -18,13 +18,17 @@ from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, DeliveryTag, Epoch, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
+    Advance,
     Attached,
     AttachRefused,
     ClaimRefused,
     ClaimResult,
+    DurableName,
+    DurableTerms,
     Fenced,
     GridUnavailable,
     Identity,
+    OpenResult,
     Ownership,
     PublishCommand,
     PublishResult,
@@ -316,6 +320,46 @@ class FencedStore(Fencing):
 
         await self._write(session, settle)
         return answers[-1]
+
+    # --- Durable subscriptions ----------------------------------------------------------------------------------------
+
+    async def open_durable(
+        self, session: Session, name: DurableName, terms: DurableTerms, start: str | None, instead_of: SessionId | None
+    ) -> OpenResult:
+        """Let a session use a durable subscription; only of sessions that are replicated. See ``DurableStore.open``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        answers: list[OpenResult] = []
+
+        async def open_it(ownership: Ownership) -> None:
+            answers.append(await self._grid.durables.open(ownership, name, terms, start=start, instead_of=instead_of))
+
+        await self._write(session, open_it)
+        return answers[-1]
+
+    async def advance_durable(self, session: Session, name: DurableName, position: str) -> Advance:
+        """Acknowledge what a session had; see ``DurableStore.advance``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        answers: list[Advance] = []
+
+        async def advance(ownership: Ownership) -> None:
+            answers.append(await self._grid.durables.advance(ownership, name, position))
+
+        await self._write(session, advance)
+        return answers[-1]
+
+    async def release_durable(self, session: Session, name: DurableName) -> None:
+        """Let a session use one no more; see ``DurableStore.release``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        await self._write(session, lambda ownership: self._grid.durables.release(ownership, name))
 
     # --- Of other nodes -----------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from gateway.app.journal.session_events import PropertiesChanged
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.durables import DurableSubscriptions
 from gateway.app.requests.history import HistoryReading
 from gateway.app.requests.publish import Publishing
 from gateway.app.requests.queueing import Queueing
@@ -35,6 +36,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.workload import Workload
 from gateway.core.session.pending import Work, maybe_executed
 from gateway.core.wire.codes import NORMAL, ErrorCode
+from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import (
     Authenticate,
@@ -117,6 +119,7 @@ class Requests:
         self._selecting = Selecting(context, store, sessions.delivery, authorisation, self._turns)
         pages = HistoryPages(context, sessions.delivery.replicas, context.destinations.history)
         self._history = HistoryReading(context, pages, authorisation, self._turns)
+        self._durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
         self._queueing = Queueing(context, store, sessions, authorisation)
         self.consumers = self._queueing.consumers
@@ -172,6 +175,8 @@ class Requests:
                 await self._selecting.select(session, request)
             case ReadHistory() as request:
                 await self._history.read(session, request)
+            case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable() as request:
+                await self._durables.execute(session, request)
             case Send() | Settle() | Consume() | Cancel():
                 await self._queueing.execute(session, run)
             case SetProperties() as request:

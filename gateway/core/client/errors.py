@@ -22,6 +22,8 @@ GatewayError                    (gateway.core)
     ├── NoSuchQueue
     ├── QueueFull
     ├── NotHeld
+    ├── NoSuchDurable
+    ├── DurableInUse
     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
 ```
 
@@ -46,6 +48,7 @@ from gateway.core.wire.errors import (
 __all__ = [
     "ClearTextWarning",
     "ConnectFailed",
+    "DurableInUse",
     "Forbidden",
     "GatewayError",
     "InvalidPosition",
@@ -53,6 +56,7 @@ __all__ = [
     "InvalidSelector",
     "InvalidTopic",
     "InvalidValue",
+    "NoSuchDurable",
     "NoSuchQueue",
     "NotHeld",
     "PositionGone",
@@ -204,6 +208,18 @@ class NotHeld(RequestRefused):
     code = ErrorCode.NOT_HELD
 
 
+class NoSuchDurable(RequestRefused):
+    """The principal has no durable subscription of this name: it was removed, or nobody used it for its life."""
+
+    code = ErrorCode.NO_SUCH_DURABLE
+
+
+class DurableInUse(RequestRefused):
+    """Another session uses the durable subscription, so that this one may not, or may not any more."""
+
+    code = ErrorCode.DURABLE_IN_USE
+
+
 class RequestFailed(RequestRefused):
     """The node failed on the request; its log has the reason. The request may have been executed nevertheless."""
 
@@ -223,6 +239,8 @@ _REFUSALS: Final[Mapping[ErrorCode, type[RequestRefused]]] = {
         NoSuchQueue,
         QueueFull,
         NotHeld,
+        NoSuchDurable,
+        DurableInUse,
         RequestFailed,
     )
 }

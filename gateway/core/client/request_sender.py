@@ -19,6 +19,7 @@ from gateway.core.stream.runs import Outgoing
 from gateway.core.topics.selections import Selections
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.durable_packets import DURABLES, AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
 from gateway.core.wire.packets import (
     HISTORY,
@@ -36,7 +37,10 @@ from gateway.core.wire.queue_packets import (
     Consume,
 )
 
-NO_HISTORY: Final = "the node is of an older release, which cannot be asked for history"
+EVERYWHERE: Final = ""
+"""The word for what every node knows."""
+
+NOT_KNOWN: Final = "the node is of an older release, which cannot be asked for this"
 
 PROMISES_RESTORED: Final = "promises_restored"
 """Code of the notice with which this client itself declares that a grid had forgotten what it had promised."""
@@ -81,7 +85,7 @@ class RequestSender:
         self._table = RequestTable(welcome.limits.requests)
         self._message_bytes = welcome.limits.message_bytes
         self._keeps = KEEP in welcome.supports
-        self._tells_history = HISTORY in welcome.supports
+        self._supports = welcome.supports | {EVERYWHERE}
         self._promises = Promises(welcome.properties)
         self._now = 0.0
         """Time of the input at work."""
@@ -198,9 +202,9 @@ class RequestSender:
         self._now = now
         while asks := self._table.ready(now):
             for ask in asks:
-                if isinstance(ask, ReadHistory) and not self._tells_history:
+                if _word_for(ask) not in self._supports:
                     # A node of an older release would not know what this is, and close the connection for it.
-                    _tell(self._table.drop(ask.request), RequestRefused(NO_HISTORY, code=ErrorCode.BAD_REQUEST))
+                    _tell(self._table.drop(ask.request), RequestRefused(NOT_KNOWN, code=ErrorCode.BAD_REQUEST))
                     continue
                 try:
                     self._stream.submit(Outgoing(None, encode_within(ask, self._message_bytes)))
@@ -226,7 +230,7 @@ class RequestSender:
         self.properties = dict(welcome.properties)
         self._message_bytes = welcome.limits.message_bytes
         self._keeps = KEEP in welcome.supports
-        self._tells_history = HISTORY in welcome.supports
+        self._supports = welcome.supports | {EVERYWHERE}
         self._table.resume(limit=welcome.limits.requests, restarted=restarted, now=now)
         self.pump(now)
 
@@ -284,6 +288,15 @@ class RequestSender:
                 self._emit(RepairRefused(outcome))
 
         return settle
+
+
+def _word_for(ask: ClientAsk) -> str:
+    """Tell by which word a node says that it understands a request."""
+    if isinstance(ask, ReadHistory):
+        return HISTORY
+    if isinstance(ask, OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable):
+        return DURABLES
+    return EVERYWHERE
 
 
 def _consumed(queue: str, refused: Callable[[str, RequestRefused], None], outcome: Reply | GatewayError) -> None:

@@ -31,6 +31,7 @@ from gateway.core.client.errors import InvalidProperties, RequestRefused, ValueT
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.codes import ERRORS, ErrorCode
+from gateway.core.wire.durable_packets import DurableRequest
 from gateway.core.wire.packets import (
     Authenticate,
     Publish,
@@ -54,7 +55,9 @@ RETRY_MAXIMUM: Final = 5.0
 UNNUMBERED: Final = RequestNumber(0)
 """The number of a request that has not been sent yet; numbers begin at 1."""
 
-ClientAsk: TypeAlias = Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | QueueRequest
+ClientAsk: TypeAlias = (
+    Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | QueueRequest | DurableRequest
+)
 """A request that a client makes."""
 
 

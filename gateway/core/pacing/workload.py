@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
+from gateway.core.wire.durable_packets import AdvanceDurable, DurableRequest, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.packets import (
     Authenticate,
     Bye,
@@ -48,11 +49,21 @@ def weight(request: Request) -> int:
     if isinstance(request, Authenticate):
         return REQUEST_BYTES + len(request.principal) + len(request.secret)
     if isinstance(request, Unsubscribe):
-        kept = sum(REQUEST_BYTES // 4 + len(selector) for selector in request.keep)
-        return REQUEST_BYTES + len(request.selector) + kept
+        return REQUEST_BYTES + len(request.selector) + sum(REQUEST_BYTES // 4 + len(each) for each in request.keep)
     if isinstance(request, ReadHistory):
         return REQUEST_BYTES + len(request.selector) + PLACE_BYTES * len(request.after)
+    if isinstance(request, OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable):
+        return REQUEST_BYTES + len(request.name) + _of_durable(request)
     return REQUEST_BYTES + len(getattr(request, "selector", ""))
+
+
+def _of_durable(request: DurableRequest) -> int:
+    match request:
+        case OpenDurable():
+            return len(request.selector) + PLACE_BYTES * len(request.after)
+        case AdvanceDurable():
+            return PLACE_BYTES * len(request.positions)
+    return 0
 
 
 class Workload:

@@ -18,6 +18,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, overload
 
+from gateway.core.session.durable_rows import (
+    DURABLE_REQUESTS,
+    read_durable_request,
+    read_places,
+    write_durable_request,
+    write_places,
+)
 from gateway.core.session.pending import PendingRequests, Work
 from gateway.core.session.queue_rows import QUEUE_REQUESTS, read_queue_request, write_queue_request
 from gateway.core.session.server_session import ServerSession
@@ -26,7 +33,6 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
 from gateway.core.types import (
     Attempt,
-    EventId,
     GridGeneration,
     JsonValue,
     RequestNumber,
@@ -34,6 +40,7 @@ from gateway.core.types import (
     TokenGeneration,
 )
 from gateway.core.wire.codec.fields import word_set
+from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtocolError
 from gateway.core.wire.packets import (
     Authenticate,
@@ -202,22 +209,19 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
         case Unsubscribe(request, selector, resubmitted, keep):
             return ["unsubscribe", request, resubmitted, selector, list(keep)]
         case ReadHistory(request, selector, after, earliest, limit, resubmitted):
-            places: JsonValue = {str(number): event for number, event in after.items()}
-            return ["history", request, resubmitted, selector, places, earliest, limit]
+            return ["history", request, resubmitted, selector, write_places(after), earliest, limit]
         case SetProperties(request, changes, resubmitted):
             return ["properties", request, resubmitted, dict(changes)]
         case Authenticate(request, secret, principal, resubmitted):
             return ["authenticate", request, resubmitted, principal, secret]
         case Send() | Consume() | Cancel() | Settle():
             return write_queue_request(work, bodies)
+        case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
+            return write_durable_request(work)
         case Bye(reason):
             return ["bye", reason]
         case _:
             raise LocalProtocolError("a malformed request is answered before it is pending")
-
-
-def _read_places(places: dict[str, JsonValue]) -> dict[int, EventId]:
-    return {int(text): EventId(str(event)) for text, event in places.items() if text.isdecimal()}
 
 
 def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C901 - a case for each kind of request
@@ -231,6 +235,8 @@ def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C9
             return Bye(reason)
         case [str(kind), *_] if kind in QUEUE_REQUESTS:
             return read_queue_request(row, record, name)
+        case [str(kind), *_] if kind in DURABLE_REQUESTS:
+            return read_durable_request(row, record, name)
         case [str(kind), int(request), bool(resubmitted), *rest] if request >= 0:
             number = RequestNumber(request)
             match kind, rest:
@@ -243,7 +249,7 @@ def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C9
                     if len(kept) == len(keep):
                         return Unsubscribe(number, selector, resubmitted, kept)
                 case "history", [str(selector), dict(places), bool(earliest), int() | None as limit]:
-                    return ReadHistory(number, selector, _read_places(places), earliest, limit, resubmitted)
+                    return ReadHistory(number, selector, read_places(places), earliest, limit, resubmitted)
                 case "properties", [dict(changes)]:
                     values = {name: value for name, value in changes.items() if value is None or isinstance(value, str)}
                     if len(values) == len(changes):

@@ -205,6 +205,10 @@ class ErrorCode(StrEnum):
     QUEUE_FULL = "queue_full"
     NOT_HELD = "not_held"
     TOO_MANY_CONSUMERS = "too_many_consumers"
+    NO_SUCH_DURABLE = "no_such_durable"
+    DURABLE_IN_USE = "durable_in_use"
+    DURABLE_DIFFERS = "durable_differs"
+    TOO_MANY_DURABLES = "too_many_durables"
     FORBIDDEN = "forbidden"
     INTERNAL = "internal"
     # Of the handshake: the ladder's rung 5 says why.
@@ -259,6 +263,10 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.QUEUE_FULL, False, "The queue has no room for the message; it was not sent."),
         ErrorSpec(ErrorCode.NOT_HELD, False, "The session does not hold all of the messages; the others are settled."),
         ErrorSpec(ErrorCode.TOO_MANY_CONSUMERS, False, "The queue or the session has as many consumers as it may."),
+        ErrorSpec(ErrorCode.NO_SUCH_DURABLE, False, "The principal has no durable subscription of this name."),
+        ErrorSpec(ErrorCode.DURABLE_IN_USE, False, "Another session uses the durable subscription."),
+        ErrorSpec(ErrorCode.DURABLE_DIFFERS, False, "The durable subscription of this name is for another selector."),
+        ErrorSpec(ErrorCode.TOO_MANY_DURABLES, False, "There are as many durable subscriptions as there may be."),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
         ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),
         ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),

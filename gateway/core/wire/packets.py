@@ -24,6 +24,7 @@ from gateway.core.types import (
     Version,
 )
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
+from gateway.core.wire.durable_packets import DURABLES, DurablePlace, DurableRequest
 from gateway.core.wire.queue_packets import QUEUES, Message, QueueRequest
 
 
@@ -284,7 +285,7 @@ KEEP: Final = "keep"
 HISTORY: Final = "history"
 """The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES})
+SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, DURABLES})
 """What servers of this release understand beyond the first one."""
 
 
@@ -452,6 +453,7 @@ class Reply:
         version: of the value, for a publish.
         event: id of the event, for a publish.
         sent: id of the message, for a send; 0 if the node does not know it any more.
+        durable: where a durable subscription goes on, for its opening.
         error: the error code if it was refused.
         message: with an error, a sentence for people.
         retry_after: with a retryable error, seconds after which to try again.
@@ -463,6 +465,7 @@ class Reply:
     event: EventId | None = None
     history: HistoryPart | None = None
     sent: MessageId | None = None
+    durable: DurablePlace | None = None
     error: ErrorCode | None = None
     message: str = ""
     retry_after: float | None = None
@@ -515,7 +518,15 @@ class Notice:
 
 
 ClientRequest: TypeAlias = (
-    Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | QueueRequest | Malformed
+    Subscribe
+    | Unsubscribe
+    | Publish
+    | ReadHistory
+    | SetProperties
+    | Authenticate
+    | QueueRequest
+    | DurableRequest
+    | Malformed
 )
 SessionBody: TypeAlias = ClientRequest | Update | Message | Reply | Notice
 LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Error | Bye

@@ -279,8 +279,7 @@ class SessionUpdates:
         missing = now.version - before.version - 1
         if missing > folded and generation_of(now.version) == generation_of(before.version):
             came = f"{topic}: value {now.value} version {now.version} after version {before.version}"
-            # What was to be shown waits for as long as the connection takes nothing; none has come of the topic.
-            self._jumps.append(Hole(at, min(at - NEAR, before.at), topic, missing - folded, came))
+            self._jumps.append(Hole(at, at - NEAR, topic, missing - folded, came))
 
     def _is_shown(self, jump: Hole) -> bool:
         return any(jump.since - self._slack <= shown <= jump.at + NEAR for shown in self._shown)

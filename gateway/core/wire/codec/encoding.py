@@ -9,9 +9,11 @@ from typing import Final
 import orjson
 
 from gateway.core.types import EventId, RequestNumber, Version
-from gateway.core.wire.codec.fields import Object
+from gateway.core.wire.codec.durable_packets import encode_durable_request, write_durable_place
+from gateway.core.wire.codec.fields import Object, named_by_number
 from gateway.core.wire.codec.queue_packets import encode_queue_request
 from gateway.core.wire.codec.values import dumps
+from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.packets import (
     NOW,
     Ack,
@@ -68,11 +70,6 @@ _BY_NUMBER: Final = frozenset({"positions", "unfinished", "replayed"})
 """Fields of link packets that are objects whose names are numbers."""
 
 
-def _named(by_number: Mapping[int, str]) -> dict[str, str]:
-    """Write the numbers of an object as names, which are texts in JSON."""
-    return {str(number): text for number, text in sorted(by_number.items())}
-
-
 def encode_link(packet: LinkPacket) -> bytes:
     """Encode a link packet as a whole JSON object; absent optional fields are left out.
 
@@ -88,7 +85,7 @@ def encode_link(packet: LinkPacket) -> bytes:
                 content[name] = sorted(value)
         elif name in _BY_NUMBER:
             if value:
-                content[name] = value if value is True else _named(value)
+                content[name] = value if value is True else named_by_number(value)
         # null is a statement only where the welcome says that a number can not be known.
         elif value is not None or name in {"lost", "conflated"}:
             content[name] = value
@@ -122,6 +119,8 @@ def encode_request(body: ClientRequest) -> bytes:
             )
         case Send() | Consume() | Cancel() | Settle():
             return encode_queue_request(body)
+        case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
+            return encode_durable_request(body)
         case _:
             raise TypeError("a malformed request is never sent")
     if body.resubmitted:
@@ -138,7 +137,7 @@ def _about_topics(body: Subscribe | Unsubscribe | ReadHistory) -> Object:
         if body.limit is not None:
             content["limit"] = body.limit
         if body.after:
-            content["after"] = _named(body.after)
+            content["after"] = named_by_number(body.after)
         if not body.earliest:
             content["from"] = NOW
     return content
@@ -220,6 +219,8 @@ def encode_reply(reply: Reply) -> bytes:
         content["event"] = reply.event
     if reply.sent is not None:
         content["sent"] = reply.sent
+    if reply.durable is not None:
+        content["durable"] = write_durable_place(reply.durable)
     return _body(content)
 
 
@@ -244,7 +245,7 @@ def encode_history(
     return b'"type":"reply","request":%d,"history":{"events":[%b],"positions":%b,"complete":%b%b}}' % (
         request,
         b",".join([b"{" + each for each in events]),
-        dumps(_named(positions)),
+        dumps(named_by_number(positions)),
         b"true" if complete else b"false",
         gap,
     )
@@ -260,7 +261,7 @@ def encode_notice(notice: Notice) -> bytes:
     if notice.partitions is not None:
         content["partitions"] = notice.partitions
     if notice.positions is not None:
-        content["positions"] = _named(notice.positions)
+        content["positions"] = named_by_number(notice.positions)
     if notice.request is not None:
         content["request"] = notice.request
     return _body(content)

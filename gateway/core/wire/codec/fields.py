@@ -216,6 +216,24 @@ def read_positions(packet: Object, name: str) -> dict[int, EventId]:
     return found
 
 
+def read_all_positions(packet: Object, name: str) -> dict[int, EventId]:
+    """Read the places of topic partitions likewise, where something that is none is a mistake; none if it is missing.
+
+    Raises:
+        BadField: it is no object of event ids by the numbers of their partitions.
+    """
+    given = {} if packet.get(name) is None else read_object(packet, name)
+    places = read_positions(packet, name)
+    if len(places) < len(given):
+        raise BadField(f"'{name}' must be an object of event ids by the numbers of their topic partitions")
+    return places
+
+
+def named_by_number(by_number: Mapping[int, str]) -> dict[str, str]:
+    """Write the numbers of an object as names, which are texts in JSON."""
+    return {str(number): text for number, text in sorted(by_number.items())}
+
+
 def read_unfinished(packet: Object, name: str) -> dict[RequestNumber, str]:
     """Read selectors by the numbers of requests; what is none does not count."""
     selectors = packet.get(name)

@@ -7,9 +7,17 @@ from dataclasses import MISSING, fields
 from typing import Final, TypeAlias
 
 from gateway.core.types import Attempt, EventId, MessageId, NodeId, PacketId, SessionId, Version
+from gateway.core.wire.codec.durable_packets import (
+    read_durable_advance,
+    read_durable_open,
+    read_durable_place,
+    read_durable_release,
+    read_durable_remove,
+)
 from gateway.core.wire.codec.fields import (
     BadField,
     Object,
+    read_all_positions,
     read_count,
     read_error_code,
     read_failover_reason,
@@ -154,14 +162,10 @@ def _read_history(packet: Object) -> ReadHistory:
     start = read_optional_text(packet, "from")
     if start not in {None, EARLIEST, NOW}:
         raise BadField(f'\'from\' must be "{EARLIEST}" or "{NOW}"')
-    after = {} if packet.get("after") is None else read_object(packet, "after")
-    places = read_positions(packet, "after")
-    if len(places) < len(after):
-        raise BadField("'after' must be an object of event ids by the numbers of their topic partitions")
     return ReadHistory(
         request_number(packet),
         read_text(packet, "selector"),
-        places,
+        read_all_positions(packet, "after"),
         start != NOW,
         read_optional_count(packet, "limit", None),
         read_resubmitted(packet),
@@ -279,6 +283,7 @@ def _reply(packet: Object) -> Reply:
             event=None if event is None else EventId(event),
             history=None if packet.get("history") is None else _history(read_object(packet, "history")),
             sent=None if sent is None else MessageId(sent),
+            durable=None if packet.get("durable") is None else read_durable_place(read_object(packet, "durable")),
         )
     if not isinstance(error, dict):
         raise BadField("'error' must be an object")
@@ -354,6 +359,10 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "consume": read_consume,
     "cancel": read_cancel,
     "settle": read_settle,
+    "durable-open": read_durable_open,
+    "durable-advance": read_durable_advance,
+    "durable-release": read_durable_release,
+    "durable-remove": read_durable_remove,
 }
 LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {**BODIES_FROM_CLIENT, "publish": _long_publish, "send": read_long_send}
 """The same, for messages in which there is room for values with too many levels."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.client.promises import Promises, changed, users
@@ -139,6 +139,7 @@ def _apply(selections: Selections, asks: list[ClientAsk]) -> Selections:
     return selections
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy with other tests
 @given(STEPS, STEPS, STEPS)
 def test_whatever_a_grid_holds_the_repair_leads_to_what_was_promised(
     executed: list[ClientAsk], unanswered: list[ClientAsk], other: list[ClientAsk]

@@ -1,0 +1,57 @@
+"""Removes durable subscriptions that nobody has used for their life. The living nodes share the work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.catalogue import durable_metrics as catalogue
+from gateway.catalogue import log_events as events
+from gateway.core.topics.topics import TOPIC_PARTITIONS
+from gateway.core.types import NodeRef
+from gateway.ports import GridUnavailable
+
+SWEEP_SECONDS: Final = 900.0
+"""Seconds between two sweeps, on average: lives are days. A sweep is a look at 64 sets: a few milliseconds of the grid
+in a quarter of an hour, also where there are no durable subscriptions (P11)."""
+
+REMOVED_AT_ONCE: Final = 100
+"""Subscriptions that one call removes: a millisecond of Redis."""
+
+
+class DurableSweeper:
+    """Sweeps the durable subscriptions of its share of the partitions, again and again.
+
+    Args:
+        context: of the node.
+        alive: tells which nodes live.
+    """
+
+    def __init__(self, context: Context, *, alive: Callable[[], Sequence[NodeRef]]) -> None:
+        self._me = context.me
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._log = context.log
+        self._durables = context.grid.durables
+        self._alive = alive
+
+    async def run(self) -> None:
+        """Sweep for ever."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS * (0.5 + self._clock.random()))
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Sweep once, as far as the grid allows."""
+        alive = tuple(self._alive()) or (self._me,)
+        rank = alive.index(self._me) if self._me in alive else 0
+        for number in range(rank, TOPIC_PARTITIONS, len(alive)):
+            try:
+                removed = await self._durables.expire(number, limit=REMOVED_AT_ONCE)
+            except GridUnavailable:
+                return
+            self._metrics.add(catalogue.DURABLE_EXPIRED, len(removed))
+            for each in removed:
+                self._log.emit(events.DURABLE_EXPIRED, principal=each.principal, durable=each.name)

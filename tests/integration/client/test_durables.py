@@ -1,0 +1,236 @@
+"""Durable subscriptions from the outside: readers end, die and move, and go on after what they acknowledged (P14)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from random import Random
+from typing import Any
+
+import pytest
+
+from gateway.adapters.memory import MemoryGridServer
+from gateway.client import DurableInUse, DurableStream, NoSuchDurable, RequestRefused, Session, connect
+from gateway.core.destinations.destination import Destination, Origin
+from gateway.core.destinations.limits import HistoryLimits
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.wire.codes import ErrorCode
+from gateway.ports import DurableName
+from tests.integration.client.cutting_proxy import CuttingProxy
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.times import scaled, time_limit
+
+pytestmark = pytest.mark.promise("P14")
+
+QUICK: dict[str, Any] = {
+    "backoff_initial": 0.01,
+    "backoff_maximum": 0.05,
+    "lease": scaled(5.0),
+    "lease_renew": scaled(0.2),
+}
+ORDERS = "orders/**"
+PATIENCE = 20.0
+COUNT = 300
+NOBODY = 1
+"""A port that nobody listens at."""
+
+
+class Cluster:
+    """Nodes over one grid, where orders have history, and a proxy in front of the first."""
+
+    def __init__(self, nodes: list[TestNode], proxy: CuttingProxy, stack: AsyncExitStack) -> None:
+        self.nodes = nodes
+        self.proxy = proxy
+        self._stack = stack
+
+    async def client(self, node: int = 0, principal: str = "alice", **arguments: Any) -> Session:
+        url = self.proxy.url if node == 0 else self.nodes[node].url
+        return await self._stack.enter_async_context(connect(url, principal, **arguments))
+
+    async def publish(self, first: int, last: int) -> None:
+        async with connect(self.nodes[1].url, "bob") as session:
+            for number in range(first, last + 1):
+                await session.publish(f"orders/{number % 7}", number)
+
+
+@pytest.fixture
+async def cluster(nothing_left_over: None) -> AsyncIterator[Cluster]:
+    memory = MemoryGridServer(now=time.monotonic)
+    async with AsyncExitStack() as stack:
+        nodes = [
+            await stack.enter_async_context(running_node(name, memory=memory, **QUICK)) for name in ("n1", "n2", "n3")
+        ]
+        proxy = await stack.enter_async_context(CuttingProxy(nodes[0].gateway.port))
+        await nodes[0].gateway.node.destinations.set(
+            Destination(selector=parse_selector(ORDERS), limits=HistoryLimits(), origin=Origin.ADMINISTRATOR)
+        )
+        await eventually(lambda: all(each.gateway.node.destinations.table.has_history for each in nodes))
+        yield Cluster(nodes, proxy, stack)
+
+
+async def take(stream: DurableStream, count: int) -> list[int]:
+    async with time_limit(PATIENCE):
+        return [(await anext(stream)).value for _ in range(count)]
+
+
+async def test_the_next_session_goes_on_where_the_last_one_was_done(cluster: Cluster) -> None:
+    await cluster.publish(1, 10)
+    async with connect(cluster.proxy.url, "alice") as session:
+        stream = await session.subscribe_durable("billing", ORDERS)
+        assert stream.created
+        assert await take(stream, 4) == [1, 2, 3, 4]
+        # The fourth was taken and is not done: nobody has asked for the fifth.
+    await cluster.publish(11, 12)
+    async with (
+        connect(cluster.nodes[1].url, "alice") as session,
+        await session.subscribe_durable("billing", ORDERS) as stream,
+    ):
+        assert not stream.created
+        assert await take(stream, 9) == list(range(4, 13))
+        await stream.acknowledge()
+    session = await cluster.client(2)
+    stream = await session.subscribe_durable("billing", ORDERS)
+    await cluster.publish(13, 13)
+    assert await take(stream, 1) == [13]
+
+
+async def test_with_client_only_what_was_said_to_be_done_is_done(cluster: Cluster) -> None:
+    await cluster.publish(1, 6)
+    async with connect(cluster.proxy.url, "alice") as session:
+        stream = await session.subscribe_durable("billing", ORDERS, ack="client")
+        assert await take(stream, 3) == [1, 2, 3]
+        await stream.acknowledge()
+        assert await take(stream, 2) == [4, 5]
+    stream = await (await cluster.client(1)).subscribe_durable("billing", ORDERS, ack="client")
+    assert await take(stream, 3) == [4, 5, 6]
+
+
+async def test_one_session_uses_it(cluster: Cluster) -> None:
+    await cluster.publish(1, 4)
+    first, second = await cluster.client(1), await cluster.client(2)
+    mine = await first.subscribe_durable("billing", ORDERS)
+    assert await take(mine, 2) == [1, 2]
+    with pytest.raises(DurableInUse):
+        await second.subscribe_durable("billing", ORDERS)
+    with pytest.raises(DurableInUse):
+        await second.unsubscribe_durable("billing")
+    # Another principal has names of its own.
+    await (await cluster.client(2, "carol")).subscribe_durable("billing", ORDERS)
+    await mine.acknowledge()
+    taken = await second.subscribe_durable("billing", ORDERS, take=True)
+    assert await take(taken, 1) == [3]
+    with pytest.raises(DurableInUse):
+        await _read_on(mine)
+    await taken.close()
+    again = await first.subscribe_durable("billing", ORDERS)
+    assert (await take(again, 2))[-1] == 4
+
+
+async def _read_on(stream: DurableStream) -> None:
+    async with time_limit(PATIENCE):
+        async for _ in stream:
+            await stream.acknowledge()
+
+
+async def test_it_is_taken_over_from_a_session_whose_client_is_gone(cluster: Cluster) -> None:
+    await cluster.publish(1, 4)
+    session = await cluster.client()
+    stream = await session.subscribe_durable("billing", ORDERS, ack="client")
+    assert await take(stream, 2) == [1, 2]
+    await stream.acknowledge()
+    port, cluster.proxy.target = cluster.proxy.target, NOBODY
+    cluster.proxy.cut()
+    taken = await (await cluster.client(1)).subscribe_durable("billing", ORDERS)
+    assert await take(taken, 2) == [3, 4]
+    # The former client comes back after all.
+    cluster.proxy.target = port
+    assert await take(stream, 1) == [3]
+    with pytest.raises(DurableInUse):
+        await stream.acknowledge()
+
+
+async def test_it_ends_when_it_is_unsubscribed(cluster: Cluster) -> None:
+    await cluster.publish(1, 3)
+    session = await cluster.client(1)
+    with pytest.raises(NoSuchDurable):
+        await session.unsubscribe_durable("billing")
+    stream = await session.subscribe_durable("billing", ORDERS)
+    assert await take(stream, 2) == [1, 2]
+    await session.unsubscribe_durable("billing")
+    with pytest.raises(NoSuchDurable):
+        await _read_on(stream)
+    stream = await session.subscribe_durable("billing", ORDERS, start="now")
+    assert stream.created
+    await cluster.publish(4, 4)
+    assert await take(stream, 1) == [4]
+
+
+async def test_what_begins_now_loses_nothing_that_comes_before_its_first_acknowledgement(cluster: Cluster) -> None:
+    await cluster.publish(1, 2)
+    async with connect(cluster.nodes[1].url, "alice") as session:
+        await session.subscribe_durable("billing", ORDERS, start="now")
+    await cluster.publish(3, 4)
+    stream = await (await cluster.client(2)).subscribe_durable("billing", ORDERS, start="now")
+    assert await take(stream, 2) == [3, 4]
+
+
+async def test_it_begins_at_a_position_and_is_for_its_selector(cluster: Cluster) -> None:
+    session = await cluster.client(1)
+    receipts = [await session.publish("orders/1", number) for number in range(4)]
+    stream = await session.subscribe_durable("billing", ORDERS, start=receipts[1].event_id)
+    assert await take(stream, 2) == [2, 3]
+    with pytest.raises(RequestRefused) as refused:
+        await session.subscribe_durable("billing", "sales/**")
+    assert refused.value.code is ErrorCode.DURABLE_DIFFERS
+    for name in ("", "x" * 300, "a\nb"):
+        with pytest.raises(RequestRefused):
+            await session.subscribe_durable(name, ORDERS)
+    with pytest.raises(ValueError, match="'auto' or 'client'"):
+        await session.subscribe_durable("billing", ORDERS, ack="each")
+
+
+@pytest.mark.promise("P7")
+async def test_what_its_last_session_used_is_free_when_that_is_closed_and_forgotten_after_its_life(
+    cluster: Cluster,
+) -> None:
+    async with connect(cluster.nodes[1].url, "alice") as session:
+        await session.subscribe_durable("billing", ORDERS, expires=scaled(0.2))
+    node = cluster.nodes[2].gateway.node
+
+    durables = node._context.grid.durables
+    name = DurableName("alice", "billing")
+    found = await durables.find(name)
+    assert found is not None
+    assert found.session is None
+    async with time_limit(PATIENCE):
+        while await durables.find(name) is not None:
+            for each in cluster.nodes:
+                await each.gateway.node.durable_sweeper.sweep()
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize("seed", range(3))
+async def test_readers_that_are_cut_moved_and_replaced_have_each_event_once(cluster: Cluster, seed: int) -> None:
+    """Rungs 1 to 4 and new sessions at other nodes: with acknowledgement of each batch, nothing twice and no hole."""
+    dice = Random(seed)
+    publishing = asyncio.create_task(cluster.publish(1, COUNT))
+    had: list[int] = []
+    async with time_limit(3 * PATIENCE):
+        while len(had) < COUNT:
+            urls = [cluster.proxy.url, cluster.nodes[1].url, cluster.nodes[2].url]
+            dice.shuffle(urls)
+            async with (
+                connect(urls, "alice") as session,
+                await session.subscribe_durable("billing", ORDERS, ack="client") as stream,
+            ):
+                for _ in range(dice.randint(1, 4)):
+                    had += await take(stream, min(dice.randint(1, 30), COUNT - len(had)))
+                    if dice.random() < 0.5:
+                        cluster.proxy.target = dice.choice(cluster.nodes).gateway.port
+                        cluster.proxy.cut()
+                    await stream.acknowledge()
+    await publishing
+    assert had == list(range(1, COUNT + 1))
