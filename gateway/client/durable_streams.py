@@ -26,26 +26,28 @@ SPACING: Final = 0.1
 long, and the grid is asked ten times a second at most."""
 
 
-def durable_mode(ack: Ack | str) -> Ack:
+def durable_mode(ack: Ack | str, *, shared: bool) -> Ack:
     """Tell how a durable subscription is acknowledged.
 
     Raises:
         ValueError: not so.
     """
     mode = Ack(ack)
-    if mode not in {Ack.AUTO, Ack.CLIENT}:
+    if not shared and mode not in {Ack.AUTO, Ack.CLIENT}:
         raise ValueError(f"a durable subscription is acknowledged by 'auto' or 'client', not {mode.value!r}")
     return mode
 
 
-def durable_opening(name: str, selector: str, start: str, expires: float | None, *, take: bool) -> OpenDurable:
+def durable_opening(
+    name: str, selector: str, start: str, expires: float | None, *, take: bool, shared: bool
+) -> OpenDurable:
     """Make the request that opens a durable subscription; see ``Session.subscribe_durable``.
 
     Raises:
         InvalidPosition: *start* is none.
     """
     places = {} if start in {EARLIEST, NOW} else parse_position(start)
-    return OpenDurable(UNNUMBERED, name, selector, places, start != NOW, expires, take)
+    return OpenDurable(UNNUMBERED, name, selector, places, start != NOW, expires, take, shared)
 
 
 class Requests(Protocol):

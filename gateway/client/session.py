@@ -16,7 +16,8 @@ import orjson
 from gateway.client.arguments import check_times, properties_of, text_of
 from gateway.client.consumers import DEFAULT_CREDIT, MOST_CREDIT, Ack, MessageConsumer
 from gateway.client.credential_source import CredentialsSource
-from gateway.client.durable_streams import DurableStream, durable_mode, durable_opening, flush
+from gateway.client.durable_streams import flush
+from gateway.client.durables import DurableCalls
 from gateway.client.history_streams import HistoryFeed, HistoryStream, read_history
 from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, time_limit
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
@@ -31,7 +32,7 @@ from gateway.core.client.errors import (
     SessionEnded,
     ValueTooLarge,
 )
-from gateway.core.client.log_reader import parse_position, show_position
+from gateway.core.client.log_reader import parse_position
 from gateway.core.client.options import CONNECT_TIMEOUT
 from gateway.core.client.request_table import PACKET_OVERHEAD, UNNUMBERED, encode_within
 from gateway.core.client.types import Notice, Receipt, Recovery, SendReceipt, SessionState, Update
@@ -39,9 +40,7 @@ from gateway.core.client.urls import check_urls, in_clear_text
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.wire.codec import json_text
-from gateway.core.wire.durable_packets import DurablePlace, ReleaseDurable, RemoveDurable
 from gateway.core.wire.packets import (
-    EARLIEST,
     Authenticate,
     Publish,
     SetProperties,
@@ -56,7 +55,7 @@ HISTORY_LIMIT: Final = 1_000
 """Events that ``Session.history`` reads unless it is told otherwise."""
 
 
-class Session:
+class Session(DurableCalls):
     """A session at a gateway: it outlives its connections, the nodes that serve it and their deploys.
 
     Made by ``connect``. All methods belong to the event loop it was made in. Methods that ask something of the server
@@ -69,7 +68,7 @@ class Session:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
-        self._durables: WeakSet[DurableStream] = WeakSet()
+        self._durables = WeakSet()
 
     def __repr__(self) -> str:
         return f"<Session {self.id} of {self.principal} at {self.node}: {self.state.value}>"
@@ -287,75 +286,6 @@ class Session:
             raise ValueTooLarge(f"the value has {len(text)} bytes of JSON; the node accepts {most}")
         reply = await self._supervisor.request(Publish(UNNUMBERED, path, text), timeout)
         return Receipt(event_id=reply.event or "", version=reply.version or 0)
-
-    # --- Durable subscriptions ----------------------------------------------------------------------------------------
-
-    async def subscribe_durable(
-        self,
-        name: str,
-        selector: str,
-        *,
-        start: str = "earliest",
-        ack: Ack | str = Ack.AUTO,
-        expires: float | None = None,
-        take: bool = False,
-        on_gap: Literal["tell", "refuse"] = "tell",
-        queue_size: int = QUEUE_SIZE,
-        queue_bytes: int = QUEUE_BYTES,
-        timeout: float | None = None,  # noqa: ASYNC109 - public
-    ) -> DurableStream:
-        """Read topics with history from where the last session of the principal was done that did so by this name.
-
-        One session at a time uses a durable subscription; it is taken over from one whose client is gone.
-
-        Args:
-            name: what the principal calls it.
-            selector: which topics, as for ``subscribe``; the same each time.
-            start: where it begins if there is none of this name, as for ``subscribe``.
-            ack: ``auto``, when the next update is asked for; ``client``, by ``DurableStream.acknowledge``.
-            expires: seconds after its last use when it is forgotten; None for a week.
-            take: take it over also from a session whose client is there.
-            on_gap: as for ``subscribe``, as the following ones.
-            queue_size: likewise.
-            queue_bytes: likewise.
-            timeout: seconds; None for the session's default.
-
-        Raises:
-            DurableInUse: another session uses it, and is connected.
-            ValueError: *ack* makes no sense here.
-            InvalidSelector, InvalidPosition, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
-        """
-        parsed = parse_selector(text_of("selector", selector, InvalidSelector))
-        start = text_of("start", start, InvalidPosition)
-        ask = durable_opening(text_of("name", name, RequestRefused), parsed.text, start, expires, take=take)
-        mode = durable_mode(ack)
-        place = (await self._supervisor.request_durable(ask, timeout)).durable or DurablePlace()
-        begin = show_position(place.positions) or EARLIEST
-        try:
-            stream = await self.subscribe(
-                parsed.text, start=begin, on_gap=on_gap, queue_size=queue_size, queue_bytes=queue_bytes, timeout=timeout
-            )
-        except RequestRefused:
-            await self._supervisor.request(ReleaseDurable(UNNUMBERED, name), timeout)
-            raise
-        durable = DurableStream(self._supervisor, name, stream, mode, created=place.created)
-        self._durables.add(durable)
-        return durable
-
-    async def unsubscribe_durable(self, name: str, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
-        """Have a durable subscription of the principal forgotten; close its stream first, if this session has it.
-
-        Args:
-            name: what the principal calls it.
-            timeout: seconds; None for the session's default.
-
-        Raises:
-            NoSuchDurable, DurableInUse: there is none, or another session uses it.
-            RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
-        """
-        await self._supervisor.request_durable(
-            RemoveDurable(UNNUMBERED, text_of("name", name, RequestRefused)), timeout
-        )
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 

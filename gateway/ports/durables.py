@@ -34,10 +34,13 @@ class DurableTerms(NamedTuple):
     Attributes:
         selector: which topics.
         life: seconds for which it outlives the last session that used it.
+        shared: whether any number of sessions use it, each of which is given a part of the events; who they are, and up
+            to where it was read, is known to its queue then.
     """
 
     selector: str
     life: float
+    shared: bool = False
 
 
 class Durable(NamedTuple):
@@ -50,7 +53,8 @@ class Durable(NamedTuple):
             them, in the order of their partitions; empty for nothing yet.
         session: that uses it; None for none.
         made: when it was made, in milliseconds since 1970 by the time of the grid.
-        until: when it is forgotten unless somebody uses it, likewise; None while somebody does.
+        until: when it is forgotten unless somebody uses it, likewise; None while somebody does. Of a shared one it is
+            then looked whether somebody consumes.
     """
 
     name: DurableName
@@ -84,7 +88,7 @@ class InUse(NamedTuple):
 
 
 class Different(NamedTuple):
-    """There is one of this name for other topics.
+    """There is one of this name for other topics; or one is shared, and the other is not.
 
     Attributes:
         selector: which.
@@ -179,18 +183,29 @@ class DurableStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def expire(self, partition: int, *, limit: int) -> Sequence[DurableName]:
-        """Forget those of a topic partition that nobody has used for their life; any number of nodes may ask.
+    async def due(self, partition: int, *, limit: int) -> Sequence[Durable]:
+        """List those of a topic partition that nobody has used for their life.
 
         Args:
             partition: which.
-            limit: most to forget in this call.
-
-        Returns:
-            Those that this call forgot.
+            limit: most to list.
 
         Raises:
-            GridUnavailable: see the module. What has been forgotten stays so.
+            GridUnavailable: see the module.
+        """
+
+    async def expire(self, name: DurableName) -> bool:
+        """Forget one if its life is over; tells whether this call did. Any number of nodes may ask.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def prolong(self, name: DurableName) -> None:
+        """Begin another life of one whose life is over, as it is used all the same: of a shared one that is consumed.
+
+        Raises:
+            GridUnavailable: see the module.
         """
 
     async def find(self, name: DurableName) -> Durable | None:

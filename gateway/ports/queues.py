@@ -107,7 +107,17 @@ class QueueFull(NamedTuple):
     duplicate: bool
 
 
-SendResult: TypeAlias = "Sent | QueueFull | Fenced | GridRefused"
+class NotDeclared(NamedTuple):
+    """There is no such queue, or no more, of the kind that has to be declared; nothing is remembered of the command.
+
+    Attributes:
+        queue: which.
+    """
+
+    queue: TopicPath
+
+
+SendResult: TypeAlias = "Sent | QueueFull | NotDeclared | Fenced | GridRefused"
 """What became of a send. ``GridRefused`` is certain: nothing was done for it."""
 
 
@@ -148,6 +158,31 @@ class AttachRefused(StrEnum):
     """The queue has as many consumers as it may have."""
     QUEUES = "queues"
     """The partition has as many queues as it may have."""
+    ABSENT = "none"
+    """It is of the kind that has to be declared, and was not, or was removed."""
+
+
+class Fed(NamedTuple):
+    """Where the queue of a shared subscription is.
+
+    Attributes:
+        position: up to where events have become messages.
+        ready: messages that wait for a consumer.
+        source: what it is for, as it was declared.
+    """
+
+    position: str
+    ready: int
+    source: str
+
+
+class Removal(StrEnum):
+    """What became of the removal of a queue."""
+
+    DONE = "done"
+    ABSENT = "absent"
+    USED = "used"
+    """Somebody consumes from it; nothing was done."""
 
 
 class SettleStep(NamedTuple):
@@ -368,6 +403,67 @@ class QueueStore(Protocol):
 
         Returns:
             How many queues were looked at.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def declare(
+        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None = None, source: str = "", fed: str = ""
+    ) -> bool:
+        """Make a queue that is there until it is removed, though nobody consumes and nothing is in it.
+
+        Queues whose path begins with ``$`` are there only so: no message is sent to another one, and nobody consumes.
+
+        Args:
+            queue: which; asked again, nothing changes.
+            bounds: of it.
+            owner: the session whose end removes it; None for one that is for a shared subscription.
+            source: for what that is.
+            fed: position up to which events are not to become messages.
+
+        Returns:
+            False if its partition has as many queues as it may have.
+
+        Raises:
+            Fenced: the session has ended.
+            GridRefused: no memory; nothing was done.
+            GridUnavailable: see the module.
+        """
+
+    async def feed(
+        self,
+        queue: TopicPath,
+        bounds: QueueBounds,
+        *,
+        after: str | None = None,
+        upto: str = "",
+        events: Sequence[tuple[bytes, bytes]] = (),
+    ) -> Fed | None:
+        """Make messages of the next events of a shared subscription, once however many nodes do so, or look.
+
+        Args:
+            queue: of the subscription.
+            bounds: of it.
+            after: the position behind which the events are; if the queue is not there any more, nothing is done. None
+                to look only.
+            upto: the position that it is moved to.
+            events: headers and value of each, in order.
+
+        Returns:
+            Where it is then; None if there is no such queue.
+
+        Raises:
+            GridRefused: no memory; nothing was done.
+            GridUnavailable: see the module.
+        """
+
+    async def remove(self, queue: TopicPath, *, force: bool = False) -> Removal:
+        """Remove the queue of a shared subscription with all that is in it.
+
+        Args:
+            queue: which.
+            force: also if somebody consumes.
 
         Raises:
             GridUnavailable: see the module.

@@ -314,6 +314,8 @@ async def test_a_durable_subscription_goes_on_where_its_reader_was_done(setting:
                 await client.do("followDurable", **ask, count=1)
             await stream.acknowledge()
         assert (await client.do("followDurable", **ask, count=5))["values"] == [*range(15, 20)]
+        shared = {"name": "shared", "selector": "log/**", "count": 20, "options": {"shared": True, "ack": "each"}}
+        assert await client.do("consumeDurable", **shared) == {"values": [*range(20)], "topic": "log/1"}
         await client.do("unsubscribeDurable", name="billing")
         with pytest.raises(Refused, match="no durable subscription"):
             await client.do("unsubscribeDurable", name="billing")

@@ -183,10 +183,31 @@ async def test_what_nobody_uses_is_forgotten_after_its_life(harness: Harness) ->
         await grid.durables.open(own(record), name, terms, start="")
     await grid.durables.release(own(record), unused)
     await harness.advance(harness.short)
-    assert list(await grid.durables.expire(PARTITION, limit=10)) == [unused]
-    assert list(await grid.durables.expire(PARTITION, limit=10)) == []
+    assert [each.name for each in await grid.durables.due(PARTITION, limit=10)] == [unused]
+    await grid.durables.prolong(used)
+    assert await grid.durables.expire(used) is False
+    assert await grid.durables.expire(unused) is True
+    assert await grid.durables.expire(unused) is False
+    assert list(await grid.durables.due(PARTITION, limit=10)) == []
     assert await grid.durables.find(unused) is None
     assert await grid.durables.find(used) is not None
+
+
+async def test_any_number_of_sessions_use_one_that_is_shared(harness: Harness) -> None:
+    grid = await harness.grid()
+    first, second = user(), user()
+    terms = TERMS._replace(life=harness.short, shared=True)
+    for record, created in ((first, True), (second, False)):
+        assert await grid.durables.open(own(record), ORDERS, terms, start="1-1-1") == Opened("1-1-1", created=created)
+    assert await grid.durables.open(own(first), ORDERS, TERMS, start="") == Different(TERMS.selector)
+    assert await grid.durables.advance(own(first), ORDERS, "1-1-2") is Advance.TAKEN, "its queue knows where it is"
+    await grid.durables.release(own(first), ORDERS)
+    await harness.advance(harness.short)
+    (due,) = await grid.durables.due(PARTITION, limit=10)
+    assert due.terms == terms
+    await grid.durables.prolong(ORDERS)
+    assert await grid.durables.expire(ORDERS) is False
+    assert await grid.durables.remove(ORDERS, by=first.id) is True
 
 
 async def test_answers_that_are_lost_can_be_asked_for_again(harness: Harness) -> None:

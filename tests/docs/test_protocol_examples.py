@@ -347,6 +347,14 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
         61,
         Reply(request=RequestNumber(21), durable=DurablePlace(positions={17: EventId("17-1-95")}, created=True)),
     ),
+    "durable-open-shared": session(25, OpenDurable(RequestNumber(25), "render", "orders/**", shared=True)),
+    "reply-to-durable-open-shared": session(
+        62,
+        Reply(
+            request=RequestNumber(25),
+            durable=DurablePlace(queue="$shared-4c5a0a1b2c3d4e5f60718293/9f8e7d6c5b4a39281706f5e4"),
+        ),
+    ),
     "durable-advance": session(22, AdvanceDurable(RequestNumber(22), "billing", {17: EventId("17-1-97")})),
     "durable-release": session(23, ReleaseDurable(RequestNumber(23), "billing")),
     "durable-remove": session(24, RemoveDurable(RequestNumber(24), "billing")),

@@ -99,6 +99,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @typedef {object} DurablePlace - Where a durable subscription goes on (protocol 14.2).
  * @property {Record<string, string>} positions - By partition, up to which event everything was acknowledged.
  * @property {boolean} created - Whether it was made by this request.
+ * @property {string | null} queue - Of a shared one: whose messages its events become.
  *
  * @typedef {object} HistoryPart - A part of the history of some topics (protocol 6.6).
  * @property {UpdateBody[]} events
@@ -359,7 +360,8 @@ function history(packet, name) {
  */
 function durable(packet, name) {
   const part = object(packet, name);
-  return { positions: texts(part, "positions"), created: optional(part, "created", flag) ?? false };
+  const created = optional(part, "created", flag) ?? false;
+  return { positions: texts(part, "positions"), created, queue: optional(part, "queue", text) };
 }
 
 // --- Fields ---------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ export const RETRY_MAXIMUM = 5;
  *   | {type: "cancel", queue: string}
  *   | {type: "settle", queue: string, as: "accept" | "reject" | "release", messages: [number, number][], delay?: number}
  *   | {type: "durable-open", name: string, selector: string, after?: Record<string, string>, from?: string, life?: number,
- *       take?: boolean}
+ *       take?: boolean, shared?: boolean}
  *   | {type: "durable-advance", name: string, positions: Record<string, string>}
  *   | {type: "durable-release", name: string}
  *   | {type: "durable-remove", name: string}

@@ -278,33 +278,65 @@ export class Session extends EventTarget {
    * Read topics with history from where the last session of the principal was done that did so by this name. One session at
    * a time uses a durable subscription; it is taken over from one whose client is gone.
    *
-   * @param {string} name - What the principal calls it.
-   * @param {string} selector - As of `subscribe`; the same each time.
-   * @param {CallOptions & {start?: string, ack?: "auto" | "client", expires?: number, take?: boolean,
+   * `name` is what the principal calls it, and `selector` is as of `subscribe`, the same each time.
+   *
+   * With `shared`, any number of sessions use it, and each event is given to one of them, as a message of a queue, until it
+   * is settled. Its headers say of which `topic` and `event` it is; its topics have the same first segment.
+   *
+   * @overload
+   * @param {string} name
+   * @param {string} selector
+   * @param {CallOptions & {shared: true, start?: string, ack?: import("./consumers.js").Ack, credit?: number,
+   *   expires?: number}} options - As of the other form, and of `consume`.
+   * @returns {Promise<import("./consumers.js").MessageConsumer>}
+   */
+  /**
+   * @overload
+   * @param {string} name
+   * @param {string} selector
+   * @param {CallOptions & {shared?: false, start?: string, ack?: "auto" | "client", expires?: number, take?: boolean,
    *   onGap?: "tell" | "refuse", queueSize?: number}} [options] - Where it begins if there is none: `earliest` by default.
    *   How it is acknowledged. Seconds after its last use when it is forgotten, a week by default. Whether it is taken also
    *   from a session whose client is there. The others as of `subscribe`.
    * @returns {Promise<DurableStream>}
    * @throws {import("./errors.js").DurableInUse} Another session uses it, and is connected.
    */
-  async subscribeDurable(name, selector, { start = "earliest", ack = "auto", expires, take = false, ...options } = {}) {
-    if (ack !== "auto" && ack !== "client") throw new TypeError(`ack is "auto" or "client", not ${String(ack)}`);
+  /**
+   * @param {string} name
+   * @param {string} selector
+   * @param {CallOptions & {shared?: boolean, start?: string, ack?: import("./consumers.js").Ack, credit?: number,
+   *   expires?: number, take?: boolean, onGap?: "tell" | "refuse", queueSize?: number}} [options]
+   * @returns {Promise<DurableStream | import("./consumers.js").MessageConsumer>}
+   */
+  async subscribeDurable(name, selector, options = {}) {
+    const { start = "earliest", ack = "auto", expires, take = false, shared = false, credit = DEFAULT_CREDIT } = options;
+    const mode = shared ? "auto" : ack;
+    if (mode !== "auto" && mode !== "client") throw new TypeError(`ack is "auto" or "client", not ${String(ack)}`);
     if (expires !== undefined) checkSeconds("expires", expires);
-    const { timeout, signal } = options;
-    const call = { timeout, signal };
-    /** @type {import("./sender.js").Ask} */
+    const call = {
+      ...(options.timeout === undefined ? {} : { timeout: options.timeout }),
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    };
+    /** @type {Extract<import("./requests.js").Ask, {type: "durable-open"}>} */
     const ask = { type: "durable-open", name, selector: parseSelector(selector).text };
     if (start === "now") ask.from = "now";
     else if (start !== "earliest") ask.after = Object.fromEntries(parsePosition(start));
     if (expires !== undefined) ask.life = expires;
     if (take) ask.take = true;
+    if (shared) ask.shared = true;
     const { durable } = await this.#requestDurable(ask, call);
+    if (durable !== null && durable.queue !== null) return this.consume(durable.queue, { credit, ack, ...call });
     const places = Object.entries(durable?.positions ?? {}).sort(([one], [other]) => Number(one) - Number(other));
     const begin = places.length === 0 ? "earliest" : places.map(([, event]) => event).join(",");
     try {
-      const stream = await this.subscribe(selector, { ...options, start: begin });
+      const stream = await this.subscribe(selector, {
+        ...call,
+        ...(options.onGap === undefined ? {} : { onGap: options.onGap }),
+        ...(options.queueSize === undefined ? {} : { queueSize: options.queueSize }),
+        start: begin,
+      });
       const request = this.#requestDurable.bind(this);
-      const opened = new DurableStream(request, name, stream, { ack, created: durable?.created ?? false });
+      const opened = new DurableStream(request, name, stream, { ack: mode, created: durable?.created ?? false });
       this.#durables.add(opened);
       return opened;
     } catch (error) {

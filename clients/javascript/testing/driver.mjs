@@ -52,6 +52,18 @@ const COMMANDS = {
     }
     return { values, created: stream.created };
   },
+  // The next events of a shared one, up to so many, all of which are accepted; and the topic of the last one.
+  async consumeDurable({ name, selector, count, options }) {
+    const consumer = await session.subscribeDurable(name, selector, options);
+    const messages = [];
+    for await (const message of consumer) {
+      await message.accept();
+      messages.push(message);
+      if (messages.length === count) break;
+    }
+    await consumer.cancel();
+    return { values: messages.map(({ value }) => value), topic: messages.at(-1).headers.topic };
+  },
   unsubscribeDurable: ({ name }) => session.unsubscribeDurable(name),
   history: ({ topic, options }) => session.history(topic, options),
   closeStream: ({ name }) => streams.get(name).close(),

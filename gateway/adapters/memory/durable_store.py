@@ -41,9 +41,17 @@ class MemoryDurableStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.durables.remove(name, by))
 
-    async def expire(self, partition: int, *, limit: int) -> Sequence[DurableName]:
+    async def due(self, partition: int, *, limit: int) -> Sequence[Durable]:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.durables.expire(partition, limit, now))
+        return await self._connection.run(lambda grid, now: grid.durables.due(partition, limit, now))
+
+    async def expire(self, name: DurableName) -> bool:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.durables.expire(name, now))
+
+    async def prolong(self, name: DurableName) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.durables.prolong(name, now))
 
     async def find(self, name: DurableName) -> Durable | None:
         """See the port."""

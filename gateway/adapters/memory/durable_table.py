@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Final
 
 from gateway.core.topics.topics import TOPIC_PARTITIONS, principal_partition
@@ -57,8 +56,12 @@ class Durables:
             if len(held) >= MOST_DURABLES_TOGETHER:
                 return NotOpened.FULL
             each = Durable(name, terms, start, None, int(now * _MS), None)
-        if each.terms.selector != terms.selector:
+        if each.terms._replace(life=0.0) != terms._replace(life=0.0):
             return Different(each.terms.selector)
+        if terms.shared:
+            held[name] = each._replace(terms=terms)
+            self._let_go(held[name], now)
+            return Opened(each.position, created)
         if each.session == ownership.session:
             self._check(ownership, name)
         elif each.session is not None and each.session != instead_of:
@@ -103,16 +106,24 @@ class Durables:
         del self._of(name)[name]
         return True
 
-    def expire(self, partition: int, limit: int, now: float) -> list[DurableName]:
+    def due(self, partition: int, limit: int, now: float) -> list[Durable]:
+        """See ``DurableStore.due``."""
+        held = self._partitions[partition].values()
+        return sorted((each for each in held if _is_over(each, now)), key=lambda each: each.until or 0)[:limit]
+
+    def expire(self, name: DurableName, now: float) -> bool:
         """See ``DurableStore.expire``."""
-        held = self._partitions[partition]
-        due = sorted(
-            (each for each in held.values() if (inf if each.until is None else each.until) <= now * _MS),
-            key=lambda each: each.until or 0,
-        )[:limit]
-        for each in due:
-            del held[each.name]
-        return [each.name for each in due]
+        each = self._of(name).get(name)
+        if each is None or not _is_over(each, now):
+            return False
+        del self._of(name)[name]
+        return True
+
+    def prolong(self, name: DurableName, now: float) -> None:
+        """See ``DurableStore.prolong``."""
+        each = self._of(name).get(name)
+        if each is not None and _is_over(each, now):
+            self._let_go(each, now)
 
     def find(self, name: DurableName) -> Durable | None:
         """See ``DurableStore.find``."""
@@ -143,6 +154,10 @@ class Durables:
         self._of(each.name)[each.name] = each._replace(
             session=None, until=int(now * _MS) + round(each.terms.life * _MS)
         )
+
+
+def _is_over(each: Durable, now: float) -> bool:
+    return each.until is not None and each.until <= now * _MS
 
 
 def _furthest(before: str, after: str) -> str:

@@ -15,11 +15,13 @@ from gateway.ports import (
     DeliveriesLost,
     DeliveryItem,
     DeliveryTag,
+    Fed,
     Message,
     MessageId,
     Ownership,
     QueueBounds,
     QueueState,
+    Removal,
     SendCommand,
     SendResult,
     SettleCommand,
@@ -67,6 +69,34 @@ class MemoryQueueStore:
     async def fire(self, partition: int) -> int:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.queues.fire(partition, grid.generation, now))
+
+    async def declare(
+        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None = None, source: str = "", fed: str = ""
+    ) -> bool:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: grid.declare_queue(queue, bounds, owner=owner, source=source, fed=fed, now=now)
+        )
+
+    async def feed(
+        self,
+        queue: TopicPath,
+        bounds: QueueBounds,  # noqa: ARG002 - they were told by its declaration
+        *,
+        after: str | None = None,
+        upto: str = "",
+        events: Sequence[tuple[bytes, bytes]] = (),
+    ) -> Fed | None:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: grid.queues.feed(
+                queue, after=after, upto=upto, events=events, generation=grid.generation, now=now
+            )
+        )
+
+    async def remove(self, queue: TopicPath, *, force: bool = False) -> Removal:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.queues.remove(queue, force=force))
 
     async def look(self, queue: TopicPath) -> QueueState | None:
         """See the port."""

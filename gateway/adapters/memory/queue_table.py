@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import Final
 
-from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
+from gateway.core.topics.topics import TOPIC_PARTITIONS, is_reserved, topic_partition
 from gateway.core.topics.versions import least_version
 from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
 from gateway.ports import (
@@ -19,12 +19,14 @@ from gateway.ports import (
     AttachRefused,
     DeadLetter,
     DeliveryTag,
+    Fed,
     Message,
     MessageId,
     Overflow,
     Ownership,
     QueueBounds,
     QueueState,
+    Removal,
     SendCommand,
     Settlement,
     SettleStep,
@@ -112,6 +114,8 @@ class _Queue:
         consumers: by session.
         turn: newest tag.
         holder: the consumer that an exclusive queue serves.
+        owner: the session for whose life it was declared.
+        fed: where the shared subscription is that it was declared for, and for what it is.
     """
 
     bounds: QueueBounds
@@ -120,6 +124,13 @@ class _Queue:
     consumers: dict[SessionId, _Consumer] = field(default_factory=dict)
     turn: int = 0
     holder: SessionId | None = None
+    owner: SessionId | None = None
+    fed: tuple[str, str] | None = None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether it is there though it is empty."""
+        return self.owner is not None or self.fed is not None
 
     def dead(self) -> list[_Stored]:
         """List its dead letters, the oldest first."""
@@ -208,6 +219,8 @@ class Queues:
         if queue is not None and consumer is None and len(queue.consumers) >= most_consumers:
             return AttachRefused.CONSUMERS
         if queue is None:
+            if is_reserved(name):
+                return AttachRefused.ABSENT
             if len(partition.queues) >= MOST_QUEUES:
                 return AttachRefused.QUEUES
             queue = partition.queues[name] = _Queue(bounds)
@@ -314,6 +327,8 @@ class Queues:
     def forget(self, session: SessionId, generation: GridGeneration, now: float) -> None:
         """Let a session that has ended leave every queue."""
         for partition in self._partitions:
+            for name in [name for name, queue in partition.queues.items() if queue.owner == session]:
+                del partition.queues[name]
             for name in [name for name, queue in partition.queues.items() if session in queue.consumers]:
                 self.leave(session, name, generation, now)
 
@@ -324,6 +339,60 @@ class Queues:
         for name in due:
             self.close(name, generation, now)
         return len(due)
+
+    def is_undeclared(self, name: TopicPath) -> bool:
+        """Tell whether it is of the kind that has to be declared, and is not."""
+        return is_reserved(name) and self._find(name) is None
+
+    def declare(self, name: TopicPath, bounds: QueueBounds, *, owner: SessionId | None, source: str, fed: str) -> bool:
+        """See ``QueueStore.declare``; that the session has not ended, others have found out."""
+        partition = self._partitions[self.partition(name)]
+        queue = partition.queues.get(name)
+        if queue is None:
+            if len(partition.queues) >= MOST_QUEUES:
+                return False
+            queue = partition.queues[name] = _Queue(bounds)
+        if not queue.is_declared:
+            queue.owner = owner
+            queue.fed = (fed, source) if owner is None else None
+        return True
+
+    def feed(
+        self,
+        name: TopicPath,
+        *,
+        after: str | None,
+        upto: str,
+        events: Sequence[tuple[bytes, bytes]],
+        generation: GridGeneration,
+        now: float,
+    ) -> Fed | None:
+        """See ``QueueStore.feed``."""
+        partition = self._partitions[self.partition(name)]
+        queue = partition.queues.get(name)
+        if queue is None or queue.fed is None:
+            return None
+        position, source = queue.fed
+        if after == position:
+            queue.fed = (upto, source)
+            self._fire(queue, now)
+            for headers, value in events:
+                partition.newest = max(partition.newest, least_version(generation)) + 1
+                number = MessageId(partition.newest)
+                queue.messages[number] = _Stored(Message(number, int(now * _MS), headers, value), None)
+                queue.ready.add(number)
+            self._close(partition, name, generation, now)
+        return Fed(queue.fed[0], len(queue.ready), source)
+
+    def remove(self, name: TopicPath, *, force: bool) -> Removal:
+        """See ``QueueStore.remove``."""
+        queue = self._find(name)
+        if queue is None or queue.fed is None:
+            return Removal.ABSENT
+        if queue.consumers and not force:
+            return Removal.USED
+        del self._partitions[self.partition(name)].queues[name]
+        return Removal.DONE
 
     def look(self, name: TopicPath) -> QueueState | None:
         """See ``QueueStore.look``."""
@@ -499,7 +568,7 @@ class Queues:
                 )
             )
             self._news = True
-        if not queue.messages and not queue.consumers:
+        if not queue.messages and not queue.consumers and not queue.is_declared:
             del partition.queues[name]
 
 

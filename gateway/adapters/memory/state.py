@@ -27,6 +27,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     MessageId,
+    NotDeclared,
     OpenResult,
     Ownership,
     PublishCommand,
@@ -158,6 +159,8 @@ class GridData:
         ownership = command.ownership
         if self.sessions.has_ended(ownership.session, now):
             return Fenced(f"session {ownership.session} has ended")
+        if self.queues.is_undeclared(command.queue):
+            return NotDeclared(command.queue)
         try:
             number, before = self.topics.once(
                 *(self.queues.partition(command.queue), ownership, command.request, command.settled, now),
@@ -208,6 +211,15 @@ class GridData:
         if self.sessions.has_ended(ownership.session, now):
             raise Fenced(f"session {ownership.session} has ended")
         return self.durables.open(ownership, name, terms, start=start, instead_of=instead_of, now=now)
+
+    def declare_queue(
+        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None, source: str, fed: str, now: float
+    ) -> bool:
+        """Make a queue that is there until it is removed; see ``QueueStore.declare``."""
+        if owner is not None and self.sessions.has_ended(owner.session, now):
+            raise Fenced(f"session {owner.session} has ended")
+        session = None if owner is None else owner.session
+        return self.queues.declare(queue, bounds, owner=session, source=source, fed=fed)
 
     def settle(self, command: SettleCommand, now: float) -> list[SettleResult]:
         """Settle what a consumer holds, all in one atomic step; see ``QueueStore.settle``."""

@@ -36,6 +36,9 @@ DURABLE_MARK: Final = "/"
 _NOTHING: Final = "-"
 """In the place of a session or a position that is none."""
 
+_SHARED: Final = "+"
+"""In the place of the session of one that is shared."""
+
 _NEVER: Final = 2**53 - 1
 """When one is forgotten that somebody uses."""
 
@@ -72,7 +75,7 @@ class RedisDurables:
                 *(self._keys.consuming(partition, session), self._keys.closed[partition]),
                 *(self._grid.clock.argument(), *_head(name), session, ownership.epoch, short_hash(session)),
                 *("" if start is None else start or _NOTHING, instead_of or "", round(terms.life * 1000)),
-                *(MOST_DURABLES, MOST_DURABLES_TOGETHER, terms.selector),
+                *(MOST_DURABLES, MOST_DURABLES_TOGETHER, _SHARED if terms.shared else _NOTHING, terms.selector),
             )
         )
         match reply:
@@ -111,14 +114,20 @@ class RedisDurables:
         reply = await self._call(self._remove(name, by or ""))
         return InUse(SessionId(reply.decode())) if isinstance(reply, bytes) else reply == 1
 
-    async def expire(self, partition: int, *, limit: int) -> Sequence[DurableName]:
-        """See ``DurableStore.expire``."""
+    async def due(self, partition: int, *, limit: int) -> Sequence[Durable]:
+        """See ``DurableStore.due``."""
         index = self._keys.durables[partition]
         due = await self._batcher.call(scripts.DURABLE_DUE(index, self._grid.clock.argument(), limit))
         names = [name for name in [self._read_name(index, each) for each in due] if name is not None]
-        removals = [self._remove(name, _NOTHING) for name in names]
-        replies = await self._batcher.call_all(removals)
-        return [name for name, reply in zip(names, replies, strict=True) if reply == 1]
+        return [each for each in await self._read(index, names) if each is not None]
+
+    async def expire(self, name: DurableName) -> bool:
+        """See ``DurableStore.expire``."""
+        return bool(await self._call(self._remove(name, _NOTHING)) == 1)
+
+    async def prolong(self, name: DurableName) -> None:
+        """See ``DurableStore.prolong``."""
+        await self._call(self._remove(name, _SHARED))
 
     async def find(self, name: DurableName) -> Durable | None:
         """See ``DurableStore.find``."""
@@ -169,9 +178,9 @@ class RedisDurables:
             life, made, session, _, position, selector = record.decode().split(" ", 5)
             return Durable(
                 name,
-                DurableTerms(selector, int(life) / 1000),
+                DurableTerms(selector, int(life) / 1000, session == _SHARED),
                 _position(position.encode()),
-                None if session == _NOTHING else SessionId(session),
+                None if session in {_NOTHING, _SHARED} else SessionId(session),
                 int(made),
                 None if int(float(until)) >= _NEVER else int(float(until)),
             )

@@ -47,9 +47,12 @@ key                              type    content
                                          a delayed publish out for one window, and ten minutes at least; bounded, and
                                          expires as a whole an hour after the last of them.
 ``P:{t17}:queue:<queue>``        hash    Of a queue: ``bytes`` of its messages, ``dead`` of dead letters, ``turn``,
-                                         the newest tag, and ``holder``, the consumer that an exclusive one serves. This
-                                         and the next eight are written by each step of the queue (``queue.lua``), and
-                                         deleted when it has neither messages nor consumers.
+                                         the newest tag, and ``holder``, the consumer that an exclusive one serves; of
+                                         one that was declared also its ``owner``, a session, or ``source`` and
+                                         ``fed``: the shared subscription that it is of, and up to where its events
+                                         have become messages. This and the next eight are written by each step of
+                                         the queue (``queue.lua``), and deleted when it has neither messages nor
+                                         consumers, or, if it was declared, with its session or subscription.
 ``P:{t17}:queue-messages:<q>``   hash    id → ``<sent> <expires> <bytes of headers> <headers><value>``.
 ``P:{t17}:queue-ready:<q>``      zset    id → id, of messages that wait for a consumer.
 ``P:{t17}:queue-timers:<q>``     zset    ``r<id>`` (delayed), ``e<id>`` (expires), ``d<id>`` (a dead letter goes),
@@ -66,7 +69,7 @@ key                              type    content
                                          who was given what. Trimmed to about 10,000 entries; stays.
 ``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from, and ``/[principal,
                                          name]`` → empty, of each durable subscription that it uses; deleted with it.
-``P:{t17}:durable:<principal>``  hash    name → ``<life (ms)> <made (ms)> <session or -> <epoch> <position or ->
+``P:{t17}:durable:<principal>``  hash    name → ``<life (ms)> <made (ms)> <session, - or +> <epoch> <position or ->
                                          <selector>`` of each durable subscription of a principal, in the partition that
                                          the principal decides. Written by who uses it; deleted when it is removed or
                                          has not been used for its life.

@@ -25,15 +25,18 @@ from gateway.ports import (
     DeliveriesLost,
     DeliveryItem,
     DeliveryTag,
+    Fed,
     Fenced,
     GridRefused,
     Message,
     MessageId,
+    NotDeclared,
     Overflow,
     Ownership,
     QueueBounds,
     QueueFull,
     QueueState,
+    Removal,
     SendCommand,
     SendResult,
     Sent,
@@ -61,6 +64,9 @@ FIRED_QUEUES: Final = 16
 
 _TAG_DIGITS: Final = 16
 """Of a tag among the messages that are held, so that they are in order by name."""
+
+_NO_POSITION: Final = "-"
+"""In the place of a position at which nothing has been read."""
 
 _OUTCOMES: Final = {Settlement.ACCEPT: "a", Settlement.REJECT: "d", Settlement.RELEASE: "r"}
 
@@ -195,6 +201,55 @@ class RedisQueues:
             await self._call(scripts.QUEUE_FIRE(*self._keys.queue(partition, queue), *self._head(queue)))
         return len(due)
 
+    async def declare(
+        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None = None, source: str = "", fed: str = ""
+    ) -> bool:
+        """See ``QueueStore.declare``."""
+        partition = self._partition(queue)
+        session = SessionId("") if owner is None else owner.session
+        reply = await self._call(
+            scripts.QUEUE_DECLARE(
+                *self._keys.queue(partition, queue),
+                *(self._keys.consuming(partition, session), self._keys.closed[partition]),
+                *self._head(queue),
+                *(_bounds(bounds), MOST_QUEUES, session, short_hash(session), source, fed or _NO_POSITION),
+            )
+        )
+        if reply == b"fenced" and owner is not None:
+            raise _fenced(owner)
+        return bool(reply == 1)
+
+    async def feed(
+        self,
+        queue: TopicPath,
+        bounds: QueueBounds,
+        *,
+        after: str | None = None,
+        upto: str = "",
+        events: Sequence[tuple[bytes, bytes]] = (),
+    ) -> Fed | None:
+        """See ``QueueStore.feed``."""
+        before = "" if after is None else after or _NO_POSITION
+        records: list[Argument] = []
+        for headers, value in events:
+            records += (len(headers), headers + value)
+        keys = self._keys.queue(self._partition(queue), queue)
+        reply = await self._call(
+            scripts.QUEUE_FEED(*keys, *self._head(queue), _bounds(bounds), before, upto or _NO_POSITION, *records)
+        )
+        if reply == b"none":
+            return None
+        position, ready, source = reply
+        return Fed("" if position == _NO_POSITION.encode() else position.decode(), ready, source.decode())
+
+    async def remove(self, queue: TopicPath, *, force: bool = False) -> Removal:
+        """See ``QueueStore.remove``."""
+        keys = self._keys.queue(self._partition(queue), queue)
+        reply = await self._call(scripts.QUEUE_REMOVE(*keys, *self._head(queue), int(force)))
+        if reply == b"used":
+            return Removal.USED
+        return Removal.DONE if reply == 1 else Removal.ABSENT
+
     async def look(self, queue: TopicPath) -> QueueState | None:
         """See ``QueueStore.look``."""
         meta, messages, ready, _, held, consumers, _, dead, _, queues, *_ = self._keys.queue(
@@ -310,6 +365,8 @@ class RedisQueues:
                 return
             if reply == b"fenced":
                 results.update({place: _fenced(commands[place].ownership) for place in places})
+            elif reply == b"none":
+                results.update({place: NotDeclared(commands[place].queue) for place in places})
             else:
                 results.update(zip(places, map(_sent, reply), strict=True))
 

@@ -9,9 +9,10 @@ from typing import Final
 from gateway.app.context import Context
 from gateway.catalogue import durable_metrics as catalogue
 from gateway.catalogue import log_events as events
+from gateway.core.destinations.reserved import shared_queue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import NodeRef
-from gateway.ports import GridUnavailable
+from gateway.ports import Durable, GridUnavailable, Removal
 
 SWEEP_SECONDS: Final = 900.0
 """Seconds between two sweeps, on average: lives are days. A sweep is a look at 64 sets: a few milliseconds of the grid
@@ -35,6 +36,7 @@ class DurableSweeper:
         self._metrics = context.metrics
         self._log = context.log
         self._durables = context.grid.durables
+        self._queues = context.grid.queues
         self._alive = alive
 
     async def run(self) -> None:
@@ -49,9 +51,15 @@ class DurableSweeper:
         rank = alive.index(self._me) if self._me in alive else 0
         for number in range(rank, TOPIC_PARTITIONS, len(alive)):
             try:
-                removed = await self._durables.expire(number, limit=REMOVED_AT_ONCE)
+                for each in await self._durables.due(number, limit=REMOVED_AT_ONCE):
+                    await self._expire(each)
             except GridUnavailable:
                 return
-            self._metrics.add(catalogue.DURABLE_EXPIRED, len(removed))
-            for each in removed:
-                self._log.emit(events.DURABLE_EXPIRED, principal=each.principal, durable=each.name)
+
+    async def _expire(self, each: Durable) -> None:
+        principal, name = each.name
+        if each.terms.shared and await self._queues.remove(shared_queue(principal, name)) is Removal.USED:
+            await self._durables.prolong(each.name)
+        elif await self._durables.expire(each.name):
+            self._metrics.add(catalogue.DURABLE_EXPIRED)
+            self._log.emit(events.DURABLE_EXPIRED, principal=principal, durable=name)

@@ -65,6 +65,7 @@ class Page:
 
     Attributes:
         events: encoded.
+        found: the same as they were published, each with whether it is a current value in the place of its event.
         size: bytes of them.
         positions: by partition, up to where nothing is missing.
         complete: whether that is all.
@@ -74,6 +75,7 @@ class Page:
     """
 
     events: list[bytes] = field(default_factory=list)
+    found: list[tuple[TopicValue, bool]] = field(default_factory=list)
     size: int = 0
     positions: dict[int, EventId] = field(default_factory=dict)
     complete: bool = True
@@ -91,6 +93,7 @@ class Page:
         topic, version, name, value = event
         body = codec.encode_update(topic, version, name, value, snapshot=snapshot)
         self.events.append(body)
+        self.found.append((event, snapshot))
         self.size += len(body)
         self.room -= 1
 

@@ -20,13 +20,14 @@ from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.shared_feeder import SharedFeeder
 from gateway.app.session.consumer import Consumer, Terms
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import State
-from gateway.core.topics.topics import topic_partition
+from gateway.core.topics.topics import is_reserved, topic_partition
 from gateway.core.types import DeliveryTag, RequestNumber, TopicPath
 from gateway.core.wire.codec import encode_message
 from gateway.core.wire.queue_packets import (
@@ -68,9 +69,11 @@ class Consumers:
         context: of the node.
         store: where what is settled is written.
         sessions: the sessions held here.
+        feeder: told who consumes from shared subscriptions.
     """
 
-    def __init__(self, context: Context, store: FencedStore, sessions: Sessions) -> None:
+    def __init__(self, context: Context, store: FencedStore, sessions: Sessions, feeder: SharedFeeder) -> None:
+        self._feeder = feeder
         self._queues = context.grid.queues
         self._depth = context.parameters.topic_depth
         self._background = context.background
@@ -109,6 +112,8 @@ class Consumers:
             session.consumers = {}
         if known is None:
             self._count += 1
+            if is_reserved(queue):
+                self._feeder.begin(queue)
         session.consumers[queue] = consumer
         followers = self._following.setdefault(partition, set())
         if not followers:
@@ -139,6 +144,8 @@ class Consumers:
             return
         del consumers[consumer.queue]
         self._count -= 1
+        if is_reserved(consumer.queue):
+            self._feeder.end(consumer.queue)
         if not consumers:
             session.consumers = None
         if not any(each.partition == consumer.partition for each in consumers.values()):
@@ -300,6 +307,7 @@ class Consumers:
             except Outdated:
                 asked += 1
         consumer.forget(tags)
+        self._feeder.settled(consumer.queue)
         missing = set(results[0].not_held)
         if missing and not asked:
             self._log.emit(events.MESSAGES_NOT_HELD, session=session.id, queue=consumer.queue, count=len(missing))

@@ -119,9 +119,9 @@ class Requests:
         self._selecting = Selecting(context, store, sessions.delivery, authorisation, self._turns)
         pages = HistoryPages(context, sessions.delivery.replicas, context.destinations.history)
         self._history = HistoryReading(context, pages, authorisation, self._turns)
-        self._durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
-        self._queueing = Queueing(context, store, sessions, authorisation)
+        self._queueing = Queueing(context, store, sessions, authorisation, pages)
+        self._durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
         self.consumers = self._queueing.consumers
 
     def lane(self, session: Session) -> RequestLane[Session]:

@@ -13,15 +13,17 @@ from typing import Final, TypeAlias
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.requests.queueing import bounds_of
 from gateway.app.requests.turns import Turns
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import durable_metrics as catalogue
 from gateway.core.destinations.limits import SECONDS_PER_DAY
-from gateway.core.topics.selectors import Selector, parse_selector
+from gateway.core.destinations.reserved import RESERVED_LIMITS, Source, shared_queue
+from gateway.core.topics.selectors import Selector, parse_selector, partitions
 from gateway.core.topics.topics import principal_partition, shown
 from gateway.core.topics.work import Work
-from gateway.core.types import EventId, SessionId
+from gateway.core.types import EventId, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.durable_packets import (
     AdvanceDurable,
@@ -41,6 +43,7 @@ from gateway.ports import (
     NotOpened,
     Opened,
     OpenResult,
+    Removal,
 )
 
 NAME_BYTES: Final = 256
@@ -90,6 +93,8 @@ class DurableSubscriptions:
         self._pages = pages
         self._authorisation = authorisation
         self._turns = turns
+        self._depth = context.parameters.topic_depth
+        self._bounds = bounds_of(RESERVED_LIMITS)
 
     async def execute(self, session: Session, request: DurableAsk) -> None:
         """Execute a request, and answer it.
@@ -129,6 +134,8 @@ class DurableSubscriptions:
         self._metrics.add(catalogue.DURABLE_ADVANCES)
 
     async def _remove(self, session: Session, name: DurableName, request: RemoveDurable) -> None:
+        if await self._grid.queues.remove(shared_queue(*name)) is Removal.USED:
+            raise _in_use(name, "somebody consumes from it")
         removed = await self._grid.durables.remove(name, by=session.id)
         if isinstance(removed, InUse):
             raise _in_use(name, "another session uses it")
@@ -146,8 +153,14 @@ class DurableSubscriptions:
             self._authorisation.check_select(session, selector, judging)
         finally:
             self._limits.charge_work(session, judging.taken // STEPS_PER_PACKET)
+        if request.shared and len(partitions(selector, self._depth)) > 1:
+            raise RequestRefused(
+                "the topics of a shared subscription are in one partition: its selector begins with what decides that, "
+                f"the first {self._depth} segment(s)",
+                code=ErrorCode.BAD_SELECTOR,
+            )
         await self._prepare(session, principal_partition(name.principal))
-        terms = DurableTerms(selector.text, life)
+        terms = DurableTerms(selector.text, life, request.shared)
         result = await self._take_up(session, name, terms, None, take=request.take)
         if result is NotOpened.ABSENT:
             # Where one begins that is made is asked for only then.
@@ -156,12 +169,14 @@ class DurableSubscriptions:
         match result:
             case Opened(position, created):
                 places = {int(each.partition("-")[0]): EventId(each) for each in position.split(",") if each}
-                return DurablePlace(positions=places, created=created)
+                queue = await self._declare(name, selector, position) if request.shared else None
+                return DurablePlace(positions=places, created=created, queue=queue)
             case InUse():
                 raise _in_use(name, "another session uses it")
             case Different(other):
                 raise RequestRefused(
-                    f"the durable subscription {shown(name.name)} is for {shown(other)}",
+                    f"the durable subscription {shown(name.name)} is for {shown(other)}, and "
+                    f"{'not ' if request.shared == (other == selector.text) else ''}shared",
                     code=ErrorCode.DURABLE_DIFFERS,
                 )
             case _:
@@ -194,6 +209,15 @@ class DurableSubscriptions:
             return _text(request.after)
         page = await self._pages.find(selector, request.after, earliest=False, limit=0)
         return _text(page.positions)
+
+    async def _declare(self, name: DurableName, selector: Selector, position: str) -> TopicPath:
+        """Make the queue of a shared subscription, unless it is there."""
+        queue, source = shared_queue(*name), Source(*name, selector.text)
+        if not await self._grid.queues.declare(queue, self._bounds, source=source.text(), fed=position):
+            raise RequestRefused(
+                "there are as many queues as there may be in its partition", code=ErrorCode.TOO_MANY_DURABLES
+            )
+        return queue
 
     async def _prepare(self, session: Session, partition: int) -> None:
         """Write ahead that the session leaves something in the partition of its principal (P7)."""

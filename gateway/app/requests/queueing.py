@@ -7,18 +7,23 @@ from itertools import groupby
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.consumers import Consumers
+from gateway.app.requests.shared_feeder import SharedFeeder
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.consumer import Terms
 from gateway.app.session.session import Session
 from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.destinations.limits import SECONDS_PER_DAY, QueueLimits, WhenFull
-from gateway.core.session.pending import Work
+from gateway.core.destinations.reserved import RESERVED_LIMITS, SHARED, may_consume
+from gateway.core.session.pending import Work as Asked
 from gateway.core.session.server_session import number_used
-from gateway.core.topics.topics import parse_topic, shown, topic_partition
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import is_reserved, parse_topic, shown, topic_partition
+from gateway.core.topics.work import Work
 from gateway.core.types import DeliveryTag, TopicPath
 from gateway.core.wire.codec import json_text
 from gateway.core.wire.codes import ErrorCode
@@ -40,6 +45,7 @@ from gateway.ports import (
     AttachRefused,
     Fenced,
     GridRefused,
+    NotDeclared,
     Overflow,
     QueueBounds,
     QueueFull,
@@ -59,6 +65,9 @@ LONGEST_DELAY: Final = 366 * SECONDS_PER_DAY
 MOST_HEADERS: Final = 32
 HEADER_BYTES: Final = 4 * 1024
 """Headers of a message, and bytes of all of them as JSON: what tells what to do with it, and not what it is about."""
+
+STEPS_PER_PACKET: Final = 20
+"""Steps of judging in the time that a packet takes to be read and executed, as of a reading of history."""
 
 NAMED: Final = 10
 """Messages that a refusal names; more make it no clearer."""
@@ -87,21 +96,32 @@ class Queueing:
         store: where it is written.
         sessions: the sessions held here.
         authorisation: judges it.
+        pages: where the events of shared subscriptions are found.
 
     Attributes:
         consumers: of the sessions held here.
+        feeder: of the shared subscriptions that they consume from.
     """
 
-    def __init__(self, context: Context, store: FencedStore, sessions: Sessions, authorisation: Authorisation) -> None:
+    def __init__(
+        self,
+        context: Context,
+        store: FencedStore,
+        sessions: Sessions,
+        authorisation: Authorisation,
+        pages: HistoryPages,
+    ) -> None:
         self._parameters = context.parameters
         self._limits = context.limits
         self._metrics = context.metrics
         self._destinations = context.destinations
         self._store = store
         self._authorisation = authorisation
-        self.consumers = Consumers(context, store, sessions)
+        replicas = sessions.delivery.replicas
+        self.feeder = SharedFeeder(context, store, pages, replicas, bounds_of(RESERVED_LIMITS))
+        self.consumers = Consumers(context, store, sessions, self.feeder)
 
-    async def execute(self, session: Session, run: Sequence[Work]) -> None:
+    async def execute(self, session: Session, run: Sequence[Asked]) -> None:
         """Do what one request, or a run of one kind, asks for; see the methods of these.
 
         Raises:
@@ -210,10 +230,16 @@ class Queueing:
                 case Sent(message, duplicate):
                     self._metrics.add(catalogue.QUEUE_SENDS, label="duplicate" if duplicate else "sent")
                     session.reply(Reply(request=request.request, sent=message))
-                case QueueFull():
-                    self._metrics.add(catalogue.QUEUE_SENDS, label="full")
-                    why = f"the queue {shown(request.queue)} is full; the message was not sent"
-                    session.decline(request.request, RequestRefused(why, code=ErrorCode.QUEUE_FULL))
+                case NotDeclared() | QueueFull():
+                    self._decline_send(session, request, result)
+
+    def _decline_send(self, session: Session, request: Send, result: NotDeclared | QueueFull) -> None:
+        if isinstance(result, NotDeclared):
+            session.decline(request.request, _no_queue(result.queue))
+            return
+        self._metrics.add(catalogue.QUEUE_SENDS, label="full")
+        why = f"the queue {shown(request.queue)} is full; the message was not sent"
+        session.decline(request.request, RequestRefused(why, code=ErrorCode.QUEUE_FULL))
 
     # --- Consume and cancel -------------------------------------------------------------------------------------------
 
@@ -224,7 +250,7 @@ class Queueing:
             RequestRefused: it may not.
             Outdated, SessionLost, GridUnavailable: as of ``send``.
         """
-        queue, limits = self._find(request.queue)
+        queue, limits = self._find(request.queue, consumes=True)
         if QUEUES not in session.supports:
             raise RequestRefused(f"a client that consumes names {QUEUES!r} in 'supports' of its hello and resume")
         if not self._store.replicated:
@@ -232,7 +258,7 @@ class Queueing:
                 "sessions are not replicated here, so that nobody would give back what they hold",
                 code=ErrorCode.NOT_REPLICATED,
             )
-        self._authorisation.check_consume(session, queue)
+        await self._check_consume(session, queue)
         consumers = session.consumers or {}
         if queue not in consumers and len(consumers) >= MOST_QUEUES:
             raise RequestRefused(
@@ -241,12 +267,27 @@ class Queueing:
         await self._prepare(session, queue)
         terms = Terms(request.mode, min(request.credit, MOST_CREDIT), bounds_of(limits))
         refused = await self.consumers.attach(session, queue, terms)
+        if refused is AttachRefused.ABSENT:
+            raise _no_queue(queue)
         if refused is not None:
             what = "consumers" if refused is AttachRefused.CONSUMERS else "queues beside it"
             raise RequestRefused(
                 f"the queue {shown(queue)} has as many {what} as it may have", code=ErrorCode.TOO_MANY_CONSUMERS
             )
         session.reply(Reply(request=request.request))
+
+    async def _check_consume(self, session: Session, queue: TopicPath) -> None:
+        if not is_reserved(queue):
+            self._authorisation.check_consume(session, queue)
+            return
+        if not may_consume(queue, principal=session.principal, session=session.id):
+            raise RequestRefused(f"the queue {shown(queue)} is another one's", code=ErrorCode.FORBIDDEN)
+        source = await self.feeder.look(queue)
+        judging = Work()
+        try:
+            self._authorisation.check_select(session, parse_selector(source.selector), judging)
+        finally:
+            self._limits.charge_work(session, judging.taken // STEPS_PER_PACKET)
 
     async def cancel(self, session: Session, request: Cancel) -> None:
         """Let a session consume no more; no error if it does not.
@@ -306,6 +347,7 @@ class Queueing:
         results = await self._store.settle(session, queue, seen, steps)
         if consumer is not None:
             consumer.forget([tag for step in steps for tag, _ in step.messages])
+        self.feeder.settled(queue)
         return results
 
     def _reply(self, session: Session, request: Settle, answer: SettleResult | RequestRefused) -> None:
@@ -324,11 +366,13 @@ class Queueing:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _find(self, name: str) -> tuple[TopicPath, QueueLimits]:
+    def _find(self, name: str, *, consumes: bool = False) -> tuple[TopicPath, QueueLimits]:
         queue = parse_topic(name)
         limits = self._destinations.queue(queue)
+        if is_reserved(queue):
+            limits = RESERVED_LIMITS if consumes and queue.startswith(SHARED) else None
         if limits is None:
-            raise RequestRefused(f"there is no queue {shown(queue)}", code=ErrorCode.NO_SUCH_QUEUE)
+            raise _no_queue(queue)
         return queue, limits
 
     async def _prepare(self, session: Session, queue: TopicPath) -> None:
@@ -341,6 +385,10 @@ class Queueing:
                 await self._store.prepare(session, {partition})
             finally:
                 self._limits.recount(session)
+
+
+def _no_queue(queue: TopicPath) -> RequestRefused:
+    return RequestRefused(f"there is no queue {shown(queue)}", code=ErrorCode.NO_SUCH_QUEUE)
 
 
 def _headers(headers: Mapping[str, str]) -> bytes:

@@ -32,9 +32,9 @@ def read_places(places: Mapping[str, JsonValue]) -> dict[int, EventId]:
 def write_durable_request(work: DurableRequest) -> list[JsonValue]:
     """Write the row of a pending request."""
     match work:
-        case OpenDurable(request, name, selector, after, earliest, life, take, resubmitted):
+        case OpenDurable(request, name, selector, after, earliest, life, take, shared, resubmitted):
             head: list[JsonValue] = ["durable-open", request, resubmitted, name]
-            return [*head, selector, write_places(after), earliest, life, take]
+            return [*head, selector, write_places(after), earliest, life, take, shared]
         case AdvanceDurable(request, name, positions, resubmitted):
             return ["durable-advance", request, resubmitted, name, write_places(positions)]
         case ReleaseDurable(request, name, resubmitted):
@@ -59,8 +59,10 @@ def read_durable_request(row: JsonValue, record: Record, field: str) -> DurableR
                     bool(earliest),
                     int() | float() | None as life,
                     bool(take),
+                    bool(shared),
                 ]:
-                    return OpenDurable(number, name, selector, read_places(after), earliest, life, take, resubmitted)
+                    places = read_places(after)
+                    return OpenDurable(number, name, selector, places, earliest, life, take, shared, resubmitted)
                 case "durable-advance", [dict(positions)]:
                     return AdvanceDurable(number, name, read_places(positions), resubmitted)
                 case "durable-release", []:

@@ -25,6 +25,7 @@ class OpenDurable:
             not, from now on.
         life: seconds for which it outlives the last session that used it; None for the node's default.
         take: whether it is taken from a connected session that uses it.
+        shared: whether any number of sessions use it, each of which is given a part of the events.
         resubmitted: it was sent before a failover and never answered.
     """
 
@@ -35,6 +36,7 @@ class OpenDurable:
     earliest: bool = True
     life: float | None = None
     take: bool = False
+    shared: bool = False
     resubmitted: bool = False
 
 
@@ -97,7 +99,9 @@ class DurablePlace:
         positions: by topic partition, the event up to which everything was acknowledged; all others are read from the
             earliest event that is kept.
         created: whether it was made by this request.
+        queue: of a shared one: the queue whose messages its events become.
     """
 
     positions: Mapping[int, EventId] = field(default_factory=dict)
     created: bool = False
+    queue: str | None = None

@@ -12,7 +12,16 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.client import DurableInUse, DurableStream, NoSuchDurable, RequestRefused, Session, connect
+from gateway.client import (
+    DurableInUse,
+    DurableStream,
+    MessageConsumer,
+    NoSuchDurable,
+    NoSuchQueue,
+    RequestRefused,
+    Session,
+    connect,
+)
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.selectors import parse_selector
@@ -234,3 +243,92 @@ async def test_readers_that_are_cut_moved_and_replaced_have_each_event_once(clus
                     await stream.acknowledge()
     await publishing
     assert had == list(range(1, COUNT + 1))
+
+
+# --- Shared ---------------------------------------------------------------------------------------------------------
+
+
+async def settle(consumer: MessageConsumer, count: int) -> list[Any]:
+    async with time_limit(PATIENCE):
+        values = []
+        for _ in range(count):
+            message = await anext(consumer)
+            values.append(message.value)
+            await message.accept()
+        return values
+
+
+async def test_sessions_share_the_events_and_what_is_not_settled_comes_again(cluster: Cluster) -> None:
+    await cluster.publish(1, 6)
+    first, second = await cluster.client(1), await cluster.client(2)
+    one = await first.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=2)
+    assert await settle(one, 2) == [1, 2]
+    message = await anext(one)
+    assert (message.value, message.headers["topic"]) == (3, "orders/3")
+    assert (await first.history("orders/3"))[0].event_id == message.headers["event"]
+    other = await second.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=1)
+    await cluster.publish(7, 8)
+    await one.cancel()
+    assert sorted(await settle(other, 6)) == [3, 4, 5, 6, 7, 8]
+    await cluster.publish(9, 9)
+    assert await settle(other, 1) == [9]
+    with pytest.raises(DurableInUse):
+        await second.unsubscribe_durable("billing")
+    await other.cancel()
+    await second.unsubscribe_durable("billing")
+    again = await second.subscribe_durable("billing", ORDERS, shared=True, start="now")
+    await cluster.publish(10, 10)
+    assert (await anext(again)).value == 10
+
+
+async def test_what_nobody_consumes_waits_in_the_history(cluster: Cluster) -> None:
+    async with connect(cluster.nodes[1].url, "alice") as session:
+        await session.subscribe_durable("billing", ORDERS, shared=True, ack="each")
+    await cluster.publish(1, COUNT)
+    consumer = await (await cluster.client(2)).subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=8)
+    assert await settle(consumer, COUNT) == list(range(1, COUNT + 1))
+
+
+async def test_only_who_may_select_the_topics_and_whose_it_is_consumes(cluster: Cluster) -> None:
+    session = await cluster.client(1)
+    consumer = await session.subscribe_durable("billing", ORDERS, shared=True)
+    stranger = await cluster.client(2, "carol")
+    for path, code in ((consumer.queue, ErrorCode.FORBIDDEN), (consumer.queue + "x", ErrorCode.FORBIDDEN)):
+        with pytest.raises(RequestRefused) as refused:
+            await stranger.consume(path)
+        assert refused.value.code is code
+    with pytest.raises(NoSuchQueue):
+        await session.send(consumer.queue, 1)
+    with pytest.raises(NoSuchDurable):
+        await session.consume(consumer.queue + "x")
+    with pytest.raises(RequestRefused) as refused:
+        await session.subscribe_durable("billing", ORDERS)
+    assert refused.value.code is ErrorCode.DURABLE_DIFFERS
+    with pytest.raises(RequestRefused) as refused:
+        await session.subscribe_durable("all", "**", shared=True)
+    assert refused.value.code is ErrorCode.BAD_SELECTOR
+
+
+@pytest.mark.promise("P15")
+@pytest.mark.parametrize("seed", range(3))
+async def test_shared_readers_that_come_and_go_settle_each_event_once(cluster: Cluster, seed: int) -> None:
+    dice = Random(seed)
+    settled: list[int] = []
+
+    async def read() -> None:
+        while len(set(settled)) < COUNT:
+            node = dice.choice(cluster.nodes)
+            async with connect(node.url, "alice") as session:
+                consumer = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=5)
+                for _ in range(dice.randint(1, 40)):
+                    try:
+                        async with asyncio.timeout(scaled(0.5)):
+                            message = await anext(consumer)
+                    except TimeoutError:
+                        break
+                    await message.accept()
+                    settled.append(message.value)
+
+    async with time_limit(3 * PATIENCE):
+        await asyncio.gather(cluster.publish(1, COUNT), read(), read(), read())
+    assert sorted(settled) == list(range(1, COUNT + 1))

@@ -29,7 +29,7 @@ MAXMEMORY = "12mb"
 
 REFUSED_WHEN_FULL = {
     *("session_create", "session_change", "topic_publish", "topic_restore", "journal_append"),
-    *("log_restore", "queue_send", "durable_open"),
+    *("log_restore", "queue_send", "durable_open", "queue_declare", "queue_feed"),
     *("session_owners", "queue_dead", "queue_due", "queue_look", "durable_due"),
 }
 """Scripts without the flag: those that store more for a client; and those that only read, and need none."""

@@ -13,10 +13,11 @@
 -- ARGV[8] how long it outlives its last use (ms)
 -- ARGV[9] most of one principal
 -- ARGV[10] most of the partition
--- ARGV[11] selector
+-- ARGV[11] '+' if any number of sessions may use it, else '-'
+-- ARGV[12] selector
 -- Result  {position, 1 if it was made now}; {'used', session}: another one uses it; {'other', selector}: it is for
---         other topics; 'absent': there is none; 'full': there are as many as there may be; 'fenced': a newer owner of
---         the session was here, or the session has ended
+--         other topics, or shared and should not be, or the other way; 'absent': there is none; 'full': there are as
+--         many as there may be; 'fenced': a newer owner of the session was here, or the session has ended
 --
 -- Invariant: one session uses it, by an epoch that only rises (P3). The end of a session finds all that it uses.
 -- Needs clock.lua and durable.lua.
@@ -32,11 +33,17 @@ if not each then
   if redis.call('HLEN', MINE) >= tonumber(ARGV[9]) or redis.call('ZCARD', INDEX) >= tonumber(ARGV[10]) then
     return 'full'
   end
-  each = {made = string.format('%.0f', now), session = '-', epoch = '0', position = ARGV[6], selector = ARGV[11]}
-  created = 1
+  each = {made = string.format('%.0f', now), session = ARGV[11], epoch = '0', position = ARGV[6]}
+  each.selector, created = ARGV[12], 1
 end
-if each.selector ~= ARGV[11] then
+if each.selector ~= ARGV[12] or (each.session == SHARED) ~= (ARGV[11] == SHARED) then
   return {'other', each.selector}
+end
+if each.session == SHARED then
+  -- Who consumes is known to its queue; here it is only kept from being forgotten.
+  each.life = ARGV[8]
+  write(each, string.format('%.0f', now + tonumber(each.life)))
+  return {each.position, created}
 end
 if each.session == session then
   if tonumber(each.epoch) > tonumber(epoch) then

@@ -3,18 +3,23 @@
 --
 -- KEYS[1], KEYS[2]  durable.lua
 -- ARGV[1], ARGV[2]  durable.lua
--- ARGV[3] session that asks; '' for whoever may; '-' to forget it only if its life is over
+-- ARGV[3] session that asks; '' for whoever may; '-' to forget it only if its life is over, '+' to begin another life
+--         then
 -- Result  1; 0 if there was none, or it is not over; otherwise the session that uses it
 --
 -- Invariant: what is used is not forgotten because its life is over, nor for another session. Needs clock.lua and
 -- durable.lua.
 local each = read()
-if ARGV[3] == '-' then
+if ARGV[3] == '-' or ARGV[3] == '+' then
   local over = redis.call('ZSCORE', INDEX, entry)
   if not over or tonumber(over) > now then
     return 0
   end
-elseif each and ARGV[3] ~= '' and each.session ~= '-' and each.session ~= ARGV[3] then
+  if each and ARGV[3] == '+' then
+    write(each, string.format('%.0f', now + tonumber(each.life)))
+    return 0
+  end
+elseif each and ARGV[3] ~= '' and each.session ~= '-' and each.session ~= SHARED and each.session ~= ARGV[3] then
   return each.session
 end
 redis.call('HDEL', MINE, name)

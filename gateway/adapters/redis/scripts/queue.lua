@@ -1,6 +1,7 @@
 -- Precedes every step of a queue. Needs clock.lua.
 --
--- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), the one consumer (holder)
+-- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), the one consumer (holder); of one
+--                             that was declared: for what (source) and where that goes on (fed), or by whom (owner)
 -- KEYS[2] messages    hash    id -> "<sent> <expires or 0> <bytes of headers> <headers><value>", never changed
 -- KEYS[3] ready       zset    id -> id
 -- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "d<id>" (a dead letter goes), "a<session> <tag> <id>"
@@ -54,8 +55,9 @@ local function open(given)
   if given and given ~= known then
     bounds.changed = given
   end
-  local found = redis.call('HMGET', META, 'bytes', 'dead', 'turn', 'holder')
+  local found = redis.call('HMGET', META, 'bytes', 'dead', 'turn', 'holder', 'source', 'owner')
   meta = {tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0), found[4] or ''}
+  meta.source, meta.owner = found[5], found[6]
   has_timers = redis.call('ZCARD', TIMERS) > 0
   has_notes = redis.call('HLEN', NOTES) > 0
   return true
@@ -293,6 +295,19 @@ local function assign(fresh, direct)
   end
 end
 
+-- Tells whether it is of the kind that has to be declared, and was not, or is no more.
+local function is_undeclared()
+  return string.sub(queue, 1, 1) == '$' and not meta.source and not meta.owner
+end
+
+-- Deletes all of it.
+local function remove()
+  redis.call('DEL', META, MESSAGES, READY, TIMERS, HELD, CONSUMERS, IDLE, DEAD, NOTES)
+  redis.call('HDEL', QUEUES, queue)
+  redis.call('ZREM', DUE, queue)
+  redis.call('HSET', QUEUES, '', generation .. ' ' .. text(newest_id))
+end
+
 -- Writes what has changed, and deletes what is left of a queue that has nothing and nobody.
 local function close()
   for session, each in pairs(touched) do
@@ -300,12 +315,9 @@ local function close()
     redis.call('HSET', CONSUMERS, session, stored)
     place(session, each)
   end
-  if redis.call('HLEN', MESSAGES) == 0 and redis.call('HLEN', CONSUMERS) == 0 then
-    redis.call('DEL', META, READY, TIMERS, HELD, IDLE, DEAD, NOTES)
-    redis.call('HDEL', QUEUES, queue)
-    redis.call('ZREM', DUE, queue)
-    redis.call('HSET', QUEUES, '', generation .. ' ' .. text(newest_id))
-    return
+  local is_kept = meta.source or meta.owner
+  if not is_kept and redis.call('HLEN', MESSAGES) == 0 and redis.call('HLEN', CONSUMERS) == 0 then
+    return remove()
   end
   redis.call('HSET', META, 'bytes', text(meta[1]), 'dead', text(meta[2]), 'turn', text(meta[3]), 'holder', meta[4])
   if bounds.changed then

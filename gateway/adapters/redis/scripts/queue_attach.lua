@@ -15,7 +15,7 @@
 -- Result  {last entry of the deliveries, newest tag before this step, and of each message that it holds: tag, id, failed
 --         deliveries, '1' if somebody may have received it before}
 --         'fenced': a newer owner was here, or the session has ended; 'stale': the caller must adopt the grid again;
---         'consumers' or 'queues': there are as many as there may be
+--         'consumers' or 'queues': there are as many as there may be; 'none': nobody has declared it
 --
 -- Invariant: the epoch of a consumer only rises (P3). Who attaches is told of each message that it holds, once here or once
 -- by what follows the entry that is named.
@@ -25,6 +25,9 @@ if not open(ARGV[8]) then
 end
 if redis.call('ZSCORE', KEYS[14], ARGV[6]) then
   return 'fenced'
+end
+if is_undeclared() then
+  return 'none'
 end
 local each = consumer(session)
 if each and tonumber(each[1]) > tonumber(epoch) then

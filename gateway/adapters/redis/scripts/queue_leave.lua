@@ -10,7 +10,7 @@
 -- Result  1; 0 if it did not consume; 'fenced': a newer owner was here; 'stale': the caller must adopt the grid again
 --
 -- Invariant: nothing of the session is left in the queue (P7). What its client has received counts as a failed delivery,
--- and nothing else does.
+-- and nothing else does. A queue that the session had declared for its own life ends with it.
 local session = ARGV[4]
 if not open() then
   return 'stale'
@@ -19,7 +19,14 @@ local each = consumer(session)
 if each and ARGV[5] ~= '' and tonumber(each[1]) > tonumber(ARGV[5]) then
   return 'fenced'
 end
-redis.call('HDEL', KEYS[13], queue)
+if ARGV[5] == '' and meta.owner == session then
+  redis.call('HDEL', KEYS[13], queue)
+  remove()
+  return 1
+end
+if meta.owner ~= session then
+  redis.call('HDEL', KEYS[13], queue)
+end
 if not each then
   return 0
 end

@@ -11,7 +11,8 @@
 -- ARGV[10..] for each message: request, delay (ms), life (ms, 0 for ever), bytes of its headers, headers and value
 -- Result  for each message "<id>", "=<id>" if it was sent before ("=0": that receipt was forgotten), "-" or "=-" if there
 --         was no room for it, now or before;
---         'fenced': a newer owner was here, or the session has ended; 'stale': the caller must adopt the grid again
+--         'fenced': a newer owner was here, or the session has ended; 'stale': the caller must adopt the grid again;
+--         'none': nobody has declared it, and nothing is remembered of these requests
 --
 -- Invariant: as in queue.lua and queue_receipts.lua. What is refused for lack of room is refused for good.
 if not open(ARGV[8]) then
@@ -19,6 +20,9 @@ if not open(ARGV[8]) then
 end
 if not open_receipts() then
   return 'fenced'
+end
+if is_undeclared() then
+  return 'none'
 end
 fire()
 local result, fresh, fields = {}, {}, {}

@@ -55,6 +55,7 @@ def read_durable_open(packet: Object) -> OpenDurable:
         start != NOW,
         read_optional_seconds(packet, "life"),
         read_flag(packet, "take", default=False),
+        read_flag(packet, "shared", default=False),
         read_resubmitted(packet),
     )
 
@@ -84,7 +85,11 @@ def read_durable_remove(packet: Object) -> RemoveDurable:
 
 def read_durable_place(part: Object) -> DurablePlace:
     """Read where one goes on."""
-    return DurablePlace(positions=read_positions(part, "positions"), created=read_flag(part, "created", default=False))
+    return DurablePlace(
+        positions=read_positions(part, "positions"),
+        created=read_flag(part, "created", default=False),
+        queue=read_optional_text(part, "queue"),
+    )
 
 
 # --- To text ------------------------------------------------------------------------------------------------------
@@ -95,6 +100,8 @@ def write_durable_place(place: DurablePlace) -> Object:
     content: Object = {"positions": named_by_number(place.positions)}
     if place.created:
         content["created"] = True
+    if place.queue is not None:
+        content["queue"] = place.queue
     return content
 
 
@@ -118,6 +125,8 @@ def encode_durable_request(body: DurableRequest) -> bytes:
                 content["life"] = body.life
             if body.take:
                 content["take"] = True
+            if body.shared:
+                content["shared"] = True
         case AdvanceDurable():
             content["positions"] = named_by_number(body.positions)
         case ReleaseDurable() | RemoveDurable():

@@ -1,0 +1,39 @@
+#!lua
+-- Make a queue that is there until it is removed: for a shared subscription, or for the life of a session.
+--
+-- KEYS[1] to KEYS[12]  queue.lua
+-- KEYS[13] consuming  hash  of the session in this partition: queue -> ''
+-- KEYS[14] closed     zset  short hashes of ended sessions -> when to forget them (ms)
+-- ARGV[1..3] queue.lua
+-- ARGV[4] bounds of the queue, as in queue_send.lua
+-- ARGV[5] queues that the partition may hold
+-- ARGV[6] session whose queue it is; '' for none
+-- ARGV[7] short hash of its id
+-- ARGV[8] for what it is, if it is no session's
+-- ARGV[9] where that begins
+-- Result  1; 'queues': there are as many as there may be; 'fenced': the session has ended; 'stale': the caller must adopt
+--         the grid again
+--
+-- Invariant: the end of the session finds it (P7). Asked twice, the second time changes nothing.
+if not open(ARGV[4]) then
+  return 'stale'
+end
+local session = ARGV[6]
+if session ~= '' and redis.call('ZSCORE', KEYS[14], ARGV[7]) then
+  return 'fenced'
+end
+if not meta.source and not meta.owner then
+  if not known and redis.call('HLEN', QUEUES) - 1 >= tonumber(ARGV[5]) then
+    return 'queues'
+  end
+  if session ~= '' then
+    meta.owner = session
+    redis.call('HSET', META, 'owner', session)
+    redis.call('HSET', KEYS[13], queue, '')
+  else
+    meta.source = ARGV[8]
+    redis.call('HSET', META, 'source', ARGV[8], 'fed', ARGV[9])
+  end
+end
+close()
+return 1

@@ -1,0 +1,20 @@
+#!lua flags=allow-oom
+-- Remove a queue that was declared for a shared subscription, with all that is in it.
+--
+-- KEYS[1] to KEYS[12]  queue.lua
+-- ARGV[1..3] queue.lua
+-- ARGV[4] '1' to do so although somebody consumes
+-- Result  1; 0 if there is none; 'used': somebody consumes; 'stale': the caller must adopt the grid again
+--
+-- Invariant: nothing of it stays, and its ids are not used again. Consumers that are left hold nothing.
+if not open() then
+  return 'stale'
+end
+if not meta.source then
+  return 0
+end
+if ARGV[4] ~= '1' and redis.call('HLEN', CONSUMERS) > 0 then
+  return 'used'
+end
+remove()
+return 1
