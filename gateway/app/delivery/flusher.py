@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from gateway.app.context import Context
 from gateway.app.delivery.feeds.feeds import Feeds
@@ -70,6 +70,16 @@ class Numbered(NamedTuple):
         return len(self.messages)
 
 
+class DeliveryRecorder(Protocol):
+    """Hears what is numbered for many sessions at once. Its method returns at once and raises nothing."""
+
+    def sent_together(self, run: Run, sessions: Sequence[Session], others: Iterable[Session]) -> None:
+        """A run of updates was numbered for sessions, but for some *others* of them.
+
+        Buffers that tell what they number tell of nothing of this.
+        """
+
+
 class Flusher:
     """Collects the sessions that have something to send and writes for each of them once per loop tick.
 
@@ -80,6 +90,7 @@ class Flusher:
 
     Attributes:
         feeds: what sessions are to be sent besides, as fast as they take it.
+        recorder: who hears what is numbered for many at once; None for nobody.
     """
 
     def __init__(
@@ -94,6 +105,7 @@ class Flusher:
         self._too_slow = too_slow
         self._failed = failed
         self.feeds = Feeds(context.clock, context.metrics, write=self.mark, wait=self._block, failed=failed)
+        self.recorder: DeliveryRecorder | None = None
         self._dirty: dict[Session, None] = {}
         self._early: set[Session] = set()
         """Sessions written to in this loop tick before its end: what else comes for them waits until then."""
@@ -187,7 +199,8 @@ class Flusher:
     def _deliver_now(self, run: Run, sessions: Sequence[Session]) -> list[Session]:
         """Number and write at once for those sessions for which that is all there is to do; returns the others."""
         others: list[Session] = []
-        shared = SharedFrame(run)
+        recorder = self.recorder
+        shared = SharedFrame(run, is_told=recorder is not None)
         written = 0
         for start in range(0, len(sessions), SPREAD):
             together = sessions if len(sessions) <= SPREAD else sessions[start : start + SPREAD]
@@ -198,6 +211,8 @@ class Flusher:
         if written:
             self._written += written
             self._early_together.append(sessions)
+            if recorder is not None:
+                recorder.sent_together(run, sessions, others)
         return others
 
     def _number_at_once(

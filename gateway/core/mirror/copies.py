@@ -6,16 +6,17 @@ nothing to a client and writes nothing to the grid (M4); it is there to be given
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gateway.core.mirror.frames import SessionCut, read_changes, read_cut, read_cuts, read_runs
+from gateway.core.mirror.frames import SessionCut, read_changes, read_cut, read_cuts, read_runs, read_together
 from gateway.core.mirror.run_numbers import NumberedRuns
 from gateway.core.session.export import export, restore
 from gateway.core.session.handoff import GONE, Given, GiveStatus, may_give
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import Record
 from gateway.core.stream.machine import Standing
+from gateway.core.stream.runs import Run
 from gateway.core.stream.transitions import State
 from gateway.core.types import (
     Epoch,
@@ -173,9 +174,8 @@ class Copies:
             self._give_up(slot)
         for row in frame.rows("whole"):
             self._add(row, frame)
-        check = 0
-        for row in frame.rows("sent"):
-            check += self._send(row, frame)
+        checked = [self._send_together(row, frame) for row in frame.rows("together")]
+        checked += [self._send(row, frame) for row in frame.rows("sent")]
         for row in frame.rows("changes"):
             self._change(row, frame)
         acked = frame.integers("acked")
@@ -186,7 +186,12 @@ class Copies:
                 self._cuts.pop(number, None)
             else:
                 self._cuts[number] = event
-        if self._is_complete and check != frame.integer("check"):
+        self._check(checked, frame.integer("check"))
+
+    def _check(self, slots: Iterable[int], check: int) -> None:
+        """Compare how far some sessions are numbered with what the live node says."""
+        found = [self._find(slot) for slot in slots]
+        if self._is_complete and check != sum(copy.session.machine.last_numbered for copy in found if copy is not None):
             raise InvalidExport("the copies count other packets than the sessions")
 
     def _find(self, slot: int) -> Copy | None:
@@ -223,28 +228,43 @@ class Copies:
             case _:
                 frame.fail("whole", "a list of sessions")
 
+    def _send_together(self, row: JsonValue, frame: Record) -> int:
+        """Number a run for many sessions; returns the slot that is checked."""
+        number, slots, left_out, checked = read_together(row, frame)
+        if left_out:
+            others = set(left_out)
+            slots = tuple([slot for slot in slots if slot not in others])
+        if slots:
+            self._number((self._runs[number],), slots)
+        return checked
+
     def _send(self, row: JsonValue, frame: Record) -> int:
-        """Number runs for some sessions; returns the sum of their last packet ids."""
+        """Number runs for some sessions; returns the slot that is checked."""
         match row:
             case [[*numbers], [*named]]:
-                sent = [self._runs[number] for number in numbers if isinstance(number, int)]
-                share = sum(run.size for run in sent) // len(named) + PACKET_BYTES * len(sent)
-                last = 0
-                most = self._most_bytes or ALL
-                for slot in named:
-                    copy = self._find(slot)  # type: ignore[arg-type]  # of another type it is none
-                    if copy is None:
-                        continue
-                    buffer = copy.session.machine.buffer
-                    for run in sent:
-                        buffer.follow(run)
-                    copy.size += share
-                    self.size += share
-                    last += buffer.next - 1
-                    if self.size > most:
-                        self._bound(copy)
-                return last
+                slots = [slot for slot in named if type(slot) is int]
+                if slots and len(slots) == len(named):
+                    self._number([self._runs[number] for number in numbers if isinstance(number, int)], slots)
+                    return slots[frame.integer("sequence") % len(slots)]
         return frame.fail("sent", "a list of runs with slots")
+
+    def _number(self, runs: Sequence[Run], slots: Sequence[int]) -> None:
+        """Number runs for sessions, of which each has its share of their bytes."""
+        share = sum(run.size for run in runs) // len(slots) + PACKET_BYTES * len(runs)
+        most = self._most_bytes or ALL
+        copies = self._slots
+        for slot in slots:
+            copy = copies.get(slot)
+            if copy is None or copy.claim:
+                self._find(slot)
+                continue
+            follow = copy.session.machine.buffer.follow
+            for run in runs:
+                follow(run)
+            copy.size += share
+            self.size += share
+            if self.size > most:
+                self._bound(copy)
 
     def _change(self, row: JsonValue, frame: Record) -> None:
         changes = read_changes(row, frame)

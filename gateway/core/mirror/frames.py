@@ -8,6 +8,8 @@ A session is named by its *slot*, a number that the log gives it. The rows:
 
 * ``runs``: the number of a run, and its row as in an export;
 * ``whole``: slot, body with the export of a session, epoch, and its cut;
+* ``together``: number of a run, body with the slots for which it was numbered (u32 each), and those slots in it for
+  which it was not;
 * ``sent``: numbers of runs, and the slots for which all of them were numbered, one after the other;
 * ``changes``: of one slot each, as in ``Changes``; ``acked``: slots, and up to which packet each has acknowledged;
 * ``gone``: slots of which nothing is to be kept;
@@ -19,8 +21,8 @@ packets]``, ``["number", run]``, ``["fold"]``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from struct import Struct
+from collections.abc import Iterator, Mapping
+from struct import Struct, unpack
 from typing import Final, NamedTuple
 
 import orjson
@@ -33,7 +35,7 @@ from gateway.core.stream.runs import Run
 from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber
 from gateway.core.wire.errors import InvalidExport
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of a frame; it grows with every change. Who does not know it keeps no copies."""
 
 MIRROR: Final = "mirror"
@@ -47,7 +49,10 @@ FEATURE: Final = f"mirror{VERSION}"
 
 _VERSION: Final = Struct(">H")
 
-FIELDS: Final = ("log", "sequence", "check", RUNS, "whole", "sent", "changes", "acked", "gone", "cuts")
+SLOT_BYTES: Final = 4
+"""Of a slot in a body."""
+
+FIELDS: Final = ("log", "sequence", "check", RUNS, "whole", "together", "sent", "changes", "acked", "gone", "cuts")
 """The fields of a frame."""
 
 
@@ -135,7 +140,7 @@ class FrameWriter:
 
     Attributes:
         sequence: as given.
-        check: sum of the last packet ids of the sessions in ``sent``, by which the copy sees whether it agrees.
+        check: sum of the last packet ids of the sessions that are checked, by which the copy sees whether it agrees.
     """
 
     def __init__(self, log: int, sequence: int) -> None:
@@ -144,7 +149,8 @@ class FrameWriter:
         self._bodies = Bodies()
         self._runs: list[JsonValue] = []
         self._whole: list[JsonValue] = []
-        self._sent: dict[tuple[int, ...], list[JsonValue]] = {}
+        self._together: list[tuple[int, bytes, list[int]]] = []
+        self._sent: dict[tuple[int, ...], list[int]] = {}
         self._changes: list[JsonValue] = []
         self._acked: list[JsonValue] = []
         self._gone: list[JsonValue] = []
@@ -157,6 +163,10 @@ class FrameWriter:
     def whole(self, slot: int, exported: bytes, epoch: Epoch, cut: SessionCut) -> None:
         """Send all of a session."""
         self._whole.append([slot, self._bodies.put(exported), epoch, _write_cut(cut)])
+
+    def sent_together(self, number: int, slots: bytes, others: list[int]) -> None:
+        """A run was numbered for many sessions, but for some *others* of them; *slots* as they are written."""
+        self._together.append((number, slots, others))
 
     def sent(self, numbers: tuple[int, ...], slot: int) -> None:
         """Runs were numbered for a session; the same for many sessions is written once."""
@@ -181,17 +191,31 @@ class FrameWriter:
         """Nothing is to be kept of a session."""
         self._gone.append(slot)
 
+    def checked(self) -> Iterator[int]:
+        """Yield the slots of the sessions that are checked: of those for which the same was numbered one, in turn."""
+        for _, slots, _ in self._together:
+            yield checked_of(slots, self.sequence)
+        for several in self._sent.values():
+            yield several[self.sequence % len(several)]
+
     def encode(self, cuts: Mapping[int, EventId | None]) -> bytes | None:
         """Write it, with the places that have changed; None if there is nothing to say."""
-        if not (self._sent or self._changes or self._acked or self._whole or self._gone or cuts):
+        is_empty = not (self._together or self._sent or self._changes or self._acked or self._whole or self._gone)
+        if is_empty and not cuts:
             return None
-        sent: list[JsonValue] = [[list(numbers), slots] for numbers, slots in self._sent.items()]
+        places: dict[bytes, int] = {}
+        for _, slots, _ in self._together:
+            if slots not in places:
+                places[slots] = self._bodies.put(slots)
+        together: list[JsonValue] = [[number, places[slots], [*others]] for number, slots, others in self._together]
+        sent: list[JsonValue] = [[[*numbers], [*slots]] for numbers, slots in self._sent.items()]
         fields: dict[str, JsonValue] = {
             "log": self._log,
             "sequence": self.sequence,
             "check": self.check,
             RUNS: self._runs,
             "whole": self._whole,
+            "together": together,
             "sent": sent,
             "changes": self._changes,
             "acked": self._acked,
@@ -216,6 +240,28 @@ def read_frame(data: bytes) -> Record:
 def read_runs(frame: Record) -> list[tuple[int, Run]]:
     """Read the runs of a frame, and their numbers."""
     return [_read_numbered(row, frame) for row in frame.rows(RUNS)]
+
+
+def checked_of(slots: bytes, sequence: int) -> int:
+    """Tell which of many slots is checked in a frame."""
+    at = sequence % (len(slots) // SLOT_BYTES) * SLOT_BYTES
+    return int.from_bytes(slots[at : at + SLOT_BYTES])
+
+
+def read_together(row: JsonValue, frame: Record) -> tuple[int, tuple[int, ...], list[int], int]:
+    """Read for whom a run was numbered: its number, the slots, those of them that are left out, and who is checked."""
+    match row:
+        case [int(number), place, [*others]]:
+            slots = frame.body("together", place)
+            left_out = [each for each in others if type(each) is int]
+            if slots and not len(slots) % SLOT_BYTES and len(left_out) == len(others):
+                return (
+                    number,
+                    unpack(f">{len(slots) // SLOT_BYTES}I", slots),
+                    left_out,
+                    checked_of(slots, frame.integer("sequence")),
+                )
+    return frame.fail("together", "a list of runs with slots")
 
 
 def read_cut(value: JsonValue, frame: Record, name: str) -> SessionCut:

@@ -3,18 +3,24 @@
 Sessions come into it one by one, at a bounded rate, beside all that happens to those that are in it already. One that
 has to be written anew, as when a right to some of its topics was withdrawn, waits in the same line; its copy is given
 up until then, as it would be wrong.
+
+What many sessions are sent together is noted once for all of them (``sent_together``), and not by each: a fan-out to a
+thousand costs the same as one to ten, for as long as the same sessions are copied. It comes before whatever else was
+numbered for one of them in the same frame. So a session for which something was numbered before notes it by itself.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Final, Generic
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import pack
+from typing import Final, Generic, NamedTuple
 
 from gateway.core.mirror.frames import FrameWriter, SessionCut
 from gateway.core.mirror.run_numbers import RunNumbers
-from gateway.core.mirror.tap import S, SessionTap
+from gateway.core.mirror.tap import S, SessionTap, known
 from gateway.core.pacing.rates import TokenBucket
+from gateway.core.stream.runs import Run
 from gateway.core.types import Epoch, EventId
 
 WHOLE_RATE: Final = 2000
@@ -25,6 +31,25 @@ WHOLE_AT_ONCE: Final = 40
 
 WHOLE_BYTES: Final = 256 * 1024
 """Bytes of whole sessions in a frame after which no further one begins."""
+
+
+MOST_GROUPS: Final = 256
+"""Groups of sessions whose slots are remembered as they are written, with 4 bytes for each session, until a session
+comes or goes. A node with more topics that many share writes those of some of them anew."""
+
+
+class _Together(NamedTuple, Generic[S]):
+    """A run that was numbered for many.
+
+    Attributes:
+        run: which.
+        sessions: for whom, of those that are copied.
+        others: those of them for whom it was not, or who have noted it themselves.
+    """
+
+    run: Run
+    sessions: Sequence[S]
+    others: list[S]
 
 
 class MirrorLog(Generic[S]):
@@ -65,6 +90,11 @@ class MirrorLog(Generic[S]):
         self._runs = RunNumbers()
         self._taps: dict[S, SessionTap[S]] = {}
         self._by_slot: dict[int, SessionTap[S]] = {}
+        self._together: list[_Together[S]] = []
+        self._copied: dict[S, int] = {}
+        """Slots of the sessions that were written whole, so that changes can follow."""
+        self._groups: dict[int, tuple[Sequence[S], bytes]] = {}
+        """Slots of some sessions as they are written, by the identity of what names these, which stays for that."""
         self._slots = 0
         self._dirty: list[SessionTap[S]] = []
         self._acked: list[SessionTap[S]] = []
@@ -116,6 +146,7 @@ class MirrorLog(Generic[S]):
         if tap is not None:
             tap.remove()
             del self._by_slot[tap.slot]
+            self._give_up(session)
             self._lined.discard(tap.slot)
             if tap.is_whole:
                 self._gone.append(tap.slot)
@@ -137,6 +168,7 @@ class MirrorLog(Generic[S]):
             tap.is_whole = False
             tap.is_refused = True
             tap.rewrote()
+            self._give_up(tap.session)
 
     def write_again(self, slot: int) -> None:
         """The backup may have room again for the copy of a session that it had refused; it waits in the line."""
@@ -144,6 +176,27 @@ class MirrorLog(Generic[S]):
         if tap is not None and tap.is_refused:
             tap.is_refused = False
             self._queue(tap)
+
+    # --- What happens to them -----------------------------------------------------------------------------------------
+
+    def sent_together(self, run: Run, sessions: Sequence[S], others: Iterable[S] = ()) -> None:
+        """A run of updates was numbered for many sessions, and none of them has told of it.
+
+        Args:
+            run: which.
+            sessions: for whom; those that are not copied are left out. It does not change any more.
+            others: those of them for whom it was not.
+        """
+        excepted = list(others)
+        noted = [tap.session for tap in self._dirty if tap.has_steps]
+        if noted:
+            there, out = set(sessions), set(excepted)
+            for session in noted:
+                if session in there and session not in out and (tap := self._taps.get(session)) is not None:
+                    tap.numbered(run)
+                    excepted.append(session)
+        self._together.append(_Together(run, sessions, excepted))
+        self._wake_once()
 
     def _queue(self, tap: SessionTap[S]) -> None:
         self._dirty.append(tap)
@@ -174,12 +227,29 @@ class MirrorLog(Generic[S]):
         """
         self._woken = self._woken_later = False
         frame = FrameWriter(self.number, self.sequence + 1)
+        self._write_changes(frame)
+        if self._together:
+            self._write_together(frame)
+        if self._line:
+            self._write_whole(frame, now)
+        for slot in self._gone:
+            frame.gone(slot)
+        self._gone.clear()
+        for slot in frame.checked():
+            frame.check += self._by_slot[slot].machine.last_numbered
+        written = frame.encode(self._changed_cuts(cuts))
+        self._runs.forget()
+        if written is not None:
+            self.sequence += 1
+        return written
+
+    def _write_changes(self, frame: FrameWriter) -> None:
+        """Write what the sessions have noted by themselves."""
         dirty, self._dirty = self._dirty, []
         acked, self._acked = self._acked, []
         cut_of, epoch_of, runs = self._cut_of, self._epoch_of, self._runs
         for tap in dirty:
-            session = tap.session
-            if self._taps.get(session) is not tap:
+            if self._by_slot.get(tap.slot) is not tap:
                 continue
             if tap.is_refused:
                 continue
@@ -187,28 +257,44 @@ class MirrorLog(Generic[S]):
                 self._put_in_line(tap)
             else:
                 tap.write_changes(frame, runs, cut_of, epoch_of)
-        if self._line:
-            self._write_whole(frame, now)
         for tap in acked:
             if self._by_slot.get(tap.slot) is tap:
                 tap.write_acked(frame)
-        for slot in self._gone:
-            frame.gone(slot)
-        self._gone.clear()
-        written = frame.encode(self._changed_cuts(cuts))
-        runs.forget()
-        if written is not None:
-            self.sequence += 1
-        return written
 
     def _put_in_line(self, tap: SessionTap[S]) -> None:
         """It stays queued, so that what happens to it is not looked at before it is written."""
+        self._give_up(tap.session)
         if tap.slot not in self._lined:
             self._lined.add(tap.slot)
             self._line.append(tap)
             if tap.is_whole:
                 tap.is_whole = False
                 self._gone.append(tap.slot)
+
+    def _give_up(self, session: S) -> None:
+        """What comes now of a session is not written, but what it has become is, perhaps."""
+        if self._copied.pop(session, None) is not None:
+            self._groups.clear()
+
+    def _write_together(self, frame: FrameWriter) -> None:
+        """Write what many were sent, before the first of them is written whole: it is in that already."""
+        copied = self._copied
+        for run, sessions, others in self._together:
+            slots = self._slots_of(sessions)
+            if slots:
+                number = known(run, self._runs, frame).number
+                frame.sent_together(number, slots, [copied[each] for each in others if each in copied])
+        self._together.clear()
+
+    def _slots_of(self, sessions: Sequence[S]) -> bytes:
+        group = self._groups.get(id(sessions))
+        if group is None:
+            copied = self._copied
+            slots = [slot for slot in map(copied.get, sessions) if slot is not None]
+            if len(self._groups) >= MOST_GROUPS:
+                self._groups.clear()
+            group = self._groups[id(sessions)] = sessions, pack(f">{len(slots)}I", *slots)
+        return group[1]
 
     def _write_whole(self, frame: FrameWriter, now: float) -> None:
         size = written = 0
@@ -219,6 +305,9 @@ class MirrorLog(Generic[S]):
                 session = tap.session
                 size += tap.write_whole(frame, self._cut_of(session), self._epoch_of(session))
                 written += 1
+                self._copied[session] = tap.slot
+        if written:
+            self._groups.clear()
 
     def _changed_cuts(self, cuts: Mapping[int, EventId]) -> dict[int, EventId | None]:
         before = self._cuts

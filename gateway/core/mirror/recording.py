@@ -19,6 +19,9 @@ from gateway.core.types import PacketId
 class Recorder(Protocol):
     """Hears what is done with the packets of one session. Its methods raise nothing."""
 
+    def numbered(self, run: Run) -> None:
+        """A run has got its numbers, for this session alone or as one of many that nobody tells of together."""
+
     def pushed(self, run: Run) -> None:
         """A run has begun to wait."""
 
@@ -36,7 +39,7 @@ class Recorder(Protocol):
 
 
 class RecordingBuffer(ResendBuffer):
-    """A resend buffer that tells of all but numbering, of which its listener hears; see ``ResendBuffer.move_to``.
+    """A resend buffer that tells of everything; see ``ResendBuffer.move_to``.
 
     Args:
         recorder: whom.
@@ -47,6 +50,13 @@ class RecordingBuffer(ResendBuffer):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(packets=0, size=0)
         self._recorder = recorder
+
+    def number(self, run: Run, *, beyond: bool = False) -> PacketId | None:
+        """See ``ResendBuffer``."""
+        first = super().number(run, beyond=beyond)
+        if first is not None:
+            self._recorder.numbered(run)
+        return first
 
     def acknowledge(self, received: PacketId) -> None:
         """See ``ResendBuffer``."""

@@ -20,7 +20,7 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.outbox import Outbox
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Run
-from gateway.core.types import Epoch, JsonValue, PacketId
+from gateway.core.types import Epoch, JsonValue
 
 _Step: TypeAlias = "Run | tuple[Run] | int | None"
 """Noted as it comes: a run that was numbered, one that waits, packets that were taken, or that what waits is folded."""
@@ -116,35 +116,27 @@ class SessionTap(Generic[S]):
     def remove(self) -> None:
         """Note nothing more, and leave the session as it was; it and this would hold each other else."""
         machine = self.machine
-        machine.numbering_listener = None
         machine.tap(ResendBuffer(packets=0, size=0), Outbox())
         release(self.session.pending)
 
     # --- What happens -------------------------------------------------------------------------------------------------
 
-    def numbered(self, _first: PacketId, run: Run) -> None:
-        """A run was numbered."""
-        self._steps.append(run)
-        if not self.is_queued:
-            self._enqueue()
+    def numbered(self, run: Run) -> None:
+        """See ``Recorder``."""
+        self._step(run)
 
     def pushed(self, run: Run) -> None:
         """See ``Recorder``."""
-        if not self.must_rewrite:
-            self._steps.append((run,))
-            self.touch()
+        self._step((run,))
 
     def took(self, packets: int) -> None:
         """See ``Recorder``."""
-        if not self.must_rewrite:
-            self._steps.append(packets)
-            self.touch()
+        self._step(packets)
 
     def folded(self) -> None:
         """See ``Recorder``."""
-        if not self.must_rewrite:
-            self._steps.append(None)
-            self.touch()
+        self._step(None)
+        self._touched = True  # counts what was folded
 
     def acknowledged(self) -> None:
         """See ``Recorder``."""
@@ -155,7 +147,6 @@ class SessionTap(Generic[S]):
     def rewrote(self) -> None:
         """See ``Recorder``."""
         self.must_rewrite = True
-        self.machine.numbering_listener = None
         self._steps.clear()
         if not self.is_queued:
             self._enqueue()
@@ -166,9 +157,20 @@ class SessionTap(Generic[S]):
         if not self.is_queued:
             self._enqueue()
 
+    def _step(self, step: _Step) -> None:
+        if not self.must_rewrite:
+            self._steps.append(step)
+            if not self.is_queued:
+                self._enqueue()
+
     def _enqueue(self) -> None:
         self.is_queued = True
         self._queue(self)
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether something was numbered, or done with what waits, since the last frame."""
+        return bool(self._steps)
 
     # --- What is written ----------------------------------------------------------------------------------------------
 
@@ -181,7 +183,6 @@ class SessionTap(Generic[S]):
         self.is_queued = self.must_rewrite = self.is_refused = False
         self.is_whole = True
         self.written = self.whole_in = frame.sequence
-        self.machine.numbering_listener = self.numbered
         self._waits = session.machine.outbox.count > 0
         self._works = list(session.pending)
         self._unseen = session.answers.unseen[-1] if session.answers.unseen else None
@@ -208,10 +209,9 @@ class SessionTap(Generic[S]):
         waits = machine.outbox.count > 0
         has_steps = (waits or self._waits) and bool(steps)
         if not has_steps and steps:
-            sent = [_known(step, runs, frame) for step in steps if isinstance(step, Run)]
+            sent = [known(step, runs, frame) for step in steps if isinstance(step, Run)]
             if sent:
                 frame.sent(tuple([each.number for each in sent]), slot)
-                frame.check += machine.last_numbered
                 self._touched = self._touched or any(each.answers for each in sent)
         if self._touched or has_steps:
             cut = cut_of(self.session) if self.is_moved else None
@@ -288,14 +288,14 @@ class SessionTap(Generic[S]):
                 if taken > 0:  # what was taken is numbered next, and the copy takes it, too
                     taken -= step.count
                 else:
-                    written.append(["number", _known(step, runs, frame).number])
+                    written.append(["number", known(step, runs, frame).number])
             elif step is None:
                 written.append(["fold"])
             elif isinstance(step, int):
                 taken = step
                 written.append(["take", step])
             else:
-                written.append(["push", _known(step[0], runs, frame).number])
+                written.append(["push", known(step[0], runs, frame).number])
         return written
 
     def _all_else(self, epoch: Epoch) -> tuple[object, ...]:
@@ -331,10 +331,10 @@ def _is_same(one: object, other: object) -> bool:
     return one is other
 
 
-def _known(run: Run, runs: RunNumbers, frame: FrameWriter) -> NumberedRun:
+def known(run: Run, runs: RunNumbers, frame: FrameWriter) -> NumberedRun:
     """Find a run, which is sent first if the backup does not know it."""
-    known = runs.find(run)
-    if known is None:
-        known = runs.add(run)
-        frame.run(known.number, run)
-    return known
+    numbered = runs.find(run)
+    if numbered is None:
+        numbered = runs.add(run)
+        frame.run(numbered.number, run)
+    return numbered

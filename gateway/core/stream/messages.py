@@ -54,15 +54,18 @@ class SharedFrame:
 
     Args:
         run: what is sent.
+        is_told: whether who sends it tells those who keep copies of the sessions, of all of them at once.
 
     Attributes:
         run: as given.
+        is_told: as given.
     """
 
-    __slots__ = ("_first", "_message", "run")
+    __slots__ = ("_first", "_message", "is_told", "run")
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, is_told: bool = False) -> None:
         self.run = run
+        self.is_told = is_told
         self._first: PacketId | None = None
         self._message = b""
 

@@ -9,15 +9,10 @@ acknowledged │   the buffer   │ next
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeAlias
 
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.types import PacketId
 from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
-
-NumberingListener: TypeAlias = Callable[[PacketId, Run], None]
-"""Told of each run that has just been numbered: the id of its first packet, and the run, which must not be changed. It
-is made for one session and knows which, and must not raise."""
 
 
 class ResendBuffer:
@@ -35,10 +30,9 @@ class ResendBuffer:
         count: how many packets are kept.
         bytes: total length of the bodies kept.
         next: id of the next packet.
-        listener: told of each run that has just been numbered; None for nobody, as nearly always.
     """
 
-    __slots__ = ("_kept", "_packets", "_size", "_skipped", "bytes", "count", "listener", "next")
+    __slots__ = ("_kept", "_packets", "_size", "_skipped", "bytes", "count", "next")
 
     def __init__(self, *, packets: int, size: int, next_id: PacketId = PacketId(1)) -> None:
         self._packets = packets
@@ -49,7 +43,6 @@ class ResendBuffer:
         self.count = 0
         self.bytes = 0
         self.next = next_id
-        self.listener: NumberingListener | None = None
 
     @classmethod
     def holding(cls, kept: Iterable[Run], *, packets: int, size: int, next_id: PacketId) -> ResendBuffer:
@@ -88,7 +81,7 @@ class ResendBuffer:
         self._size = size
 
     def number(self, run: Run, *, beyond: bool = False) -> PacketId | None:
-        """Give the packets of a run their ids, tell the listener, and keep it. Nothing else gives ids.
+        """Give the packets of a run their ids, and keep it. Nothing else gives ids.
 
         Flat, because it is done for every packet: as three methods it made a lone delivery an eighth dearer.
 
@@ -107,9 +100,11 @@ class ResendBuffer:
         self.count = count
         self.bytes = size
         self.next = first + run.count  # type: ignore[assignment]  # PacketId(…) would be a call
-        if self.listener is not None:
-            self.listener(first, run)
         return first
+
+    number_untold = number
+    """The same, also where a buffer of another kind tells somebody of what it numbers: who numbers a run for many
+    sessions tells of all of them at once (``SharedFrame.is_told``)."""
 
     def append(self, run: Run) -> PacketId:
         """Number the packets of a run, of which the last may reach beyond the bound of bytes.
@@ -130,12 +125,12 @@ class ResendBuffer:
         self._kept.append(run)
         self.count += run.count
         self.bytes += run.size
-        self.next = PacketId(self.next + run.count)
+        self.next = self.next + run.count  # type: ignore[assignment]  # PacketId(…) would be a call
 
     def move_to(self, other: ResendBuffer) -> None:
         """Have *other*, of another kind, go on with all that is here; this one must not be used any more."""
         other._packets, other._size, other._kept, other._skipped = self._packets, self._size, self._kept, self._skipped
-        other.count, other.bytes, other.next, other.listener = self.count, self.bytes, self.next, self.listener
+        other.count, other.bytes, other.next = self.count, self.bytes, self.next
 
     def forget(self) -> None:
         """Keep nothing of what was numbered; the numbers stay."""

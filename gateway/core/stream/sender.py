@@ -6,7 +6,7 @@ submit ─▶ outbox ──number──▶ resend buffer ──▶ messages
 ```
 
 Packets get their ids in ``ResendBuffer.number`` and nowhere else: by ``flush`` and ``send_now``, and for a peer that is
-away as soon as they are submitted. There a listener can be told of each run and of the ids that it got.
+away as soon as they are submitted. A buffer of another kind can tell somebody of it (``tap``).
 
 ``machine.SessionMachine`` adds the half that hears the peer and the timer.
 """
@@ -19,7 +19,7 @@ from typing import Final
 from gateway.core.stream.messages import SharedFrame, compose
 from gateway.core.stream.outbox import Outbox
 from gateway.core.stream.parameters import StreamParameters
-from gateway.core.stream.resend import NumberingListener, ResendBuffer
+from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import ATTACHED, Input, Role, State, step
 from gateway.core.types import PacketId
@@ -151,15 +151,6 @@ class Sender:
     def is_spared(self) -> bool:
         """Whether what waits is not folded though nothing more can be numbered; see ``submit_replay``."""
         return self._outbox.spared
-
-    @property
-    def numbering_listener(self) -> NumberingListener | None:
-        """Told of what is numbered, before it is written; it stays when numbering begins anew."""
-        return self._buffer.listener
-
-    @numbering_listener.setter
-    def numbering_listener(self, listener: NumberingListener | None) -> None:
-        self._buffer.listener = listener
 
     def tap(self, buffer: ResendBuffer, outbox: Outbox) -> None:
         """Go on with a buffer and an outbox of another kind, which tell somebody of what is done with them.
@@ -322,7 +313,7 @@ class Sender:
             or (run.count > 1 and len(run.text) + HEAD_BYTES > self.parameters.message_bytes)
         ):
             return None
-        first = buffer.number(run)
+        first = buffer.number_untold(run) if copies.is_told else buffer.number(run)
         if first is None:
             return None
         self._sent = first + run.count - 1  # type: ignore[assignment]  # PacketId(…) would be a call

@@ -244,7 +244,7 @@ async def test_without_a_backup_nothing_listens(two: tuple[TestNode, TestNode]) 
         node = n1.gateway.node
         assert node.mirror is None
         assert node.sessions.observer is None
-        assert session.machine.numbering_listener is None
+        assert node.sessions.flusher.recorder is None
         assert (type(session.machine.buffer).__name__, type(session.machine.outbox).__name__) == (
             "ResendBuffer",
             "Outbox",

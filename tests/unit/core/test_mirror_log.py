@@ -195,7 +195,6 @@ def test_who_is_not_copied_any_more_notes_nothing() -> None:
     send([session], Run.of(Outgoing("a", b"a}")))
     pair.log.close()
     machine = session.machine
-    assert machine.numbering_listener is None
     assert (type(machine.buffer).__name__, type(machine.outbox).__name__) == ("ResendBuffer", "Outbox")
     assert type(session.pending).__name__ == "PendingRequests"
     assert machine.unacknowledged == 1

@@ -1,4 +1,4 @@
-"""Packets get their ids at one place, which can tell a listener what it numbered."""
+"""Packets get their ids at one place, which tells what it numbered where somebody keeps a copy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.core.mirror.recording import RecordingBuffer, RecordingOutbox
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.messages import SharedFrame
 from gateway.core.stream.runs import Outgoing, Run, packets_of
@@ -27,7 +28,21 @@ class Listener:
 
     def __init__(self, machine: SessionMachine) -> None:
         self.told: list[tuple[int, Run]] = []
-        machine.numbering_listener = lambda first, run: self.told.append((first, run))
+        self._machine = machine
+        machine.tap(RecordingBuffer(self), RecordingOutbox(self))
+
+    def numbered(self, run: Run) -> None:
+        self.told.append((self._machine.last_numbered - run.count + 1, run))
+
+    def pushed(self, run: Run) -> None: ...
+
+    def took(self, packets: int) -> None: ...
+
+    def folded(self) -> None: ...
+
+    def acknowledged(self) -> None: ...
+
+    def rewrote(self) -> None: ...
 
     def packets(self) -> list[tuple[int, Outgoing]]:
         return [(first + at, each) for first, run in self.told for at, each in enumerate(run.packets)]
@@ -57,6 +72,15 @@ def test_what_is_sent_at_once_is_told_too() -> None:
 
     assert machine.send_now(SharedFrame(run), PLENTY) is not None
     assert listener.told == [(1, run)]
+
+
+def test_who_sends_to_many_at_once_tells_of_them_itself() -> None:
+    machine = opened()
+    listener = Listener(machine)
+    run = Run.of(update("a"))
+
+    assert machine.send_now(SharedFrame(run, is_told=True), PLENTY) is not None
+    assert (listener.told, machine.last_numbered) == ([], 1)
 
 
 def test_what_is_numbered_for_an_absent_peer_is_told_at_once() -> None:

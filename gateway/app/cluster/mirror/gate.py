@@ -106,8 +106,12 @@ class OutputGate:
             connection.mode is MirrorMode.SYNC and log is not None and session in log
         )
 
-    def may_leave(self, connection: GatedConnection) -> _Held | None:
+    def may_leave(self, connection: GatedConnection, *, is_numbered: bool = False) -> _Held | None:
         """Tell whether a message that is written now may leave at once.
+
+        Args:
+            connection: on which.
+            is_numbered: something of it was numbered in this turn of the loop, which the next frame tells of.
 
         Returns:
             What it has to wait for; None if it may leave.
@@ -123,7 +127,7 @@ class OutputGate:
             connection.waits = True
         if log is None or tap is None or tap.must_rewrite:
             return _Held(0, 0, self._clock.monotonic(), b"")
-        need = log.sequence + 1 if tap.is_queued else tap.written
+        need = log.sequence + 1 if is_numbered or tap.is_queued else tap.written
         return None if need <= log.acknowledged else _Held(log.number, need, self._clock.monotonic(), b"")
 
     def hold(self, connection: GatedConnection) -> None:
@@ -318,11 +322,11 @@ class GatedConnection:
         """See ``Connection``; what waits here is not taken by the transport either."""
         return self._connection.backlog() + self._held_bytes
 
-    def write(self, message: bytes) -> None:
-        """See ``Connection``."""
+    def write(self, message: bytes, *, is_numbered: bool = False) -> None:
+        """See ``Connection``; for the second argument see ``OutputGate.may_leave``."""
         if self.is_ending:
             return
-        why = self._gate.may_leave(self)
+        why = self._gate.may_leave(self, is_numbered=is_numbered)
         if why is None and not self.held:
             self._connection.write(message)
             return
@@ -330,14 +334,18 @@ class GatedConnection:
 
     @classmethod
     def write_all(cls, connections: Sequence[Self], messages: Sequence[bytes]) -> None:
-        """See ``Connection``; those that need not wait are written to together."""
+        """See ``Connection``; those that need not wait are written to together.
+
+        What is written to many at once has just been numbered for them, and is not noted by each of their sessions.
+        """
         free: list[Connection] = []
         theirs: list[bytes] = []
         for connection, message in zip(connections, messages, strict=True):
             # Consoles may be among them, on connections of another kind.
-            freed = connection.freed() if type(connection) is cls else None
-            if freed is None:
+            if type(connection) is not cls:
                 connection.write(message)
+            elif (freed := connection.freed()) is None:
+                connection.write(message, is_numbered=True)
             else:
                 free.append(freed)
                 theirs.append(message)
@@ -345,8 +353,8 @@ class GatedConnection:
             type(free[0]).write_all(free, theirs)
 
     def freed(self) -> Connection | None:
-        """Return the connection on which a message may leave at once; None if it may not."""
-        if self.held or self.is_ending or self._gate.may_leave(self) is not None:
+        """Return the connection on which what was just numbered may leave at once; None if it may not."""
+        if self.held or self.is_ending or self._gate.may_leave(self, is_numbered=True) is not None:
             return None
         return self._connection
 

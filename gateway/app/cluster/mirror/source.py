@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Final
@@ -22,6 +22,7 @@ from gateway.core.mirror.choosing import Chosen, choose
 from gateway.core.mirror.frames import FEATURE, MIRROR, MIRRORED, Acknowledged, SessionCut
 from gateway.core.mirror.log import MirrorLog
 from gateway.core.policy.system_roles import is_of_system
+from gateway.core.stream.runs import Run
 from gateway.core.stream.transitions import State
 from gateway.core.types import Epoch, EventId, NodeRef
 from gateway.core.wire.codes import MirrorMode, Outcome
@@ -112,6 +113,7 @@ class MirrorSource:
         links.on_change(self._link_changed)
         links.on_record(MIRRORED, self._taken_in)
         sessions.observer = self
+        sessions.flusher.recorder = self
         self._delivery.tell_of_places(self._moved)
         watch = context.metrics.watch
         watch(catalogue.MIRROR_SESSIONS, lambda: self.counts()[0], label="true")
@@ -203,6 +205,11 @@ class MirrorSource:
         for log in (self._log, self._ended):
             if log is not None:
                 log.remove(session)
+
+    def sent_together(self, run: Run, sessions: Sequence[Session], others: Iterable[Session]) -> None:
+        """See ``DeliveryRecorder``."""
+        if self._log is not None:
+            self._log.sent_together(run, sessions, others)
 
     def _moved(self, session: Session) -> None:
         tap = None if self._log is None else self._log.tap(session)
