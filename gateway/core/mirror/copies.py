@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gateway.core.mirror.frames import SessionCut, read_changes, read_cut, read_cuts, read_runs, read_together
+from gateway.core.mirror.frames import (
+    FOLD,
+    NUMBER,
+    PUSH,
+    TAKE,
+    SessionCut,
+    Steps,
+    read_changes,
+    read_cut,
+    read_cuts,
+    read_runs,
+    read_steps,
+)
 from gateway.core.mirror.run_numbers import NumberedRuns
 from gateway.core.session.export import export, restore
 from gateway.core.session.handoff import GONE, Given, GiveStatus, may_give
@@ -49,12 +61,13 @@ class Copy:
         slot: its number in the log.
         epoch: by which it was that node's.
         cut: which of the node's places are its own.
+        buffer: what is kept for its client.
         claim: the newest claim to which it was given; 0 for none. From then on it stays as it is.
         places: how far it had come, once it was given.
         size: bytes, about; what it shares with others counts in parts.
     """
 
-    __slots__ = ("claim", "cut", "epoch", "places", "session", "size", "slot")
+    __slots__ = ("buffer", "claim", "cut", "epoch", "places", "session", "size", "slot")
 
     def __init__(self, session: ServerSession, slot: int, epoch: Epoch, cut: SessionCut) -> None:
         self.session = session
@@ -64,6 +77,7 @@ class Copy:
         self.claim = Epoch(0)
         self.places: dict[int, EventId] = {}
         machine = session.machine
+        self.buffer = machine.buffer
         self.size = COPY_BYTES + machine.resend_bytes + machine.waiting_bytes + session.pending.bytes
 
 
@@ -90,6 +104,8 @@ class Copies:
         self._slots: dict[int, Copy] = {}
         self._sessions: dict[SessionId, Copy] = {}
         self._cuts: dict[int, EventId] = {}
+        self._grown: dict[int, Copy] = {}
+        """Copies that have grown in the frame at hand while there was no room."""
         self._left_out: set[int] = set()
         """Slots of which nothing is kept though their node may not know it yet."""
         self._is_complete = True
@@ -174,8 +190,10 @@ class Copies:
             self._give_up(slot)
         for row in frame.rows("whole"):
             self._add(row, frame)
-        checked = [self._send_together(row, frame) for row in frame.rows("together")]
-        checked += [self._send(row, frame) for row in frame.rows("sent")]
+        steps = [read_steps(row, frame) for row in frame.rows("steps")]
+        for each in steps:
+            self._take_steps(each)
+        self._bound_grown()
         for row in frame.rows("changes"):
             self._change(row, frame)
         acked = frame.integers("acked")
@@ -186,7 +204,7 @@ class Copies:
                 self._cuts.pop(number, None)
             else:
                 self._cuts[number] = event
-        self._check(checked, frame.integer("check"))
+        self._check([each.checked for each in steps], frame.integer("check"))
 
     def _check(self, slots: Iterable[int], check: int) -> None:
         """Compare how far some sessions are numbered with what the live node says."""
@@ -228,53 +246,85 @@ class Copies:
             case _:
                 frame.fail("whole", "a list of sessions")
 
-    def _send_together(self, row: JsonValue, frame: Record) -> int:
-        """Number a run for many sessions; returns the slot that is checked."""
-        number, slots, left_out, checked = read_together(row, frame)
-        if left_out:
-            others = set(left_out)
-            slots = tuple([slot for slot in slots if slot not in others])
-        if slots:
-            self._number((self._runs[number],), slots)
-        return checked
+    def _take_steps(self, steps: Steps) -> None:
+        """Do with the packets of some sessions what was done at their node."""
+        step, argument, slots, _ = steps
+        if step == NUMBER:
+            self._number(self._runs[argument], slots)
+        elif step == PUSH:
+            self._push(self._runs[argument], slots)
+        elif step == TAKE:
+            self._take(argument, slots)
+        elif step == FOLD:
+            self._fold(slots)
+        else:
+            raise ValueError(f"there is no step {step!r}")
 
-    def _send(self, row: JsonValue, frame: Record) -> int:
-        """Number runs for some sessions; returns the slot that is checked."""
-        match row:
-            case [[*numbers], [*named]]:
-                slots = [slot for slot in named if type(slot) is int]
-                if slots and len(slots) == len(named):
-                    self._number([self._runs[number] for number in numbers if isinstance(number, int)], slots)
-                    return slots[frame.integer("sequence") % len(slots)]
-        return frame.fail("sent", "a list of runs with slots")
-
-    def _number(self, runs: Sequence[Run], slots: Sequence[int]) -> None:
-        """Number runs for sessions, of which each has its share of their bytes."""
-        share = sum(run.size for run in runs) // len(slots) + PACKET_BYTES * len(runs)
-        most = self._most_bytes or ALL
+    def _copies_of(self, slots: Iterable[int]) -> list[Copy]:
+        """Find the copies that are to be changed."""
         copies = self._slots
+        found: list[Copy] = []
         for slot in slots:
             copy = copies.get(slot)
             if copy is None or copy.claim:
-                self._find(slot)
-                continue
-            follow = copy.session.machine.buffer.follow
-            for run in runs:
+                self._find(slot)  # which tells whether that is right
+            else:
+                found.append(copy)
+        return found
+
+    def _number(self, run: Run, slots: Sequence[int]) -> None:
+        """Number a run for sessions, of which each has its share of the bytes."""
+        share = run.size // max(1, len(slots)) + PACKET_BYTES
+        for copy in self._copies_of(slots):
+            copy.buffer.follow(run)
+            self._grow(copy, share)
+
+    def _push(self, run: Run, slots: Sequence[int]) -> None:
+        """Have a run wait for sessions; mostly it is taken in the same frame."""
+        for copy in self._copies_of(slots):
+            outbox = copy.session.machine.outbox
+            before = outbox.bytes
+            outbox.push(run)
+            self._grow(copy, outbox.bytes - before)
+
+    def _take(self, packets: int, slots: Sequence[int]) -> None:
+        """Number what has waited longest for sessions."""
+        several = max(1, len(slots))
+        for copy in self._copies_of(slots):
+            outbox, follow = copy.session.machine.outbox, copy.buffer.follow
+            before, kept = outbox.bytes, 0
+            for run in outbox.take(packets=packets, size=ALL):
                 follow(run)
-            copy.size += share
-            self.size += share
-            if self.size > most:
+                kept += run.size // several + PACKET_BYTES
+            self._grow(copy, outbox.bytes - before + kept)
+
+    def _fold(self, slots: Sequence[int]) -> None:
+        for copy in self._copies_of(slots):
+            outbox = copy.session.machine.outbox
+            before = outbox.bytes
+            outbox.conflate()
+            self._grow(copy, outbox.bytes - before)
+
+    def _grow(self, copy: Copy, more: int) -> None:
+        """Count bytes; that there are too many is looked at when all of the frame's steps are taken."""
+        copy.size += more
+        self.size += more
+        if self.size > self._most_bytes > 0:
+            self._grown[copy.slot] = copy
+
+    def _bound_grown(self) -> None:
+        for copy in self._grown.values():
+            if self._slots.get(copy.slot) is copy:
                 self._bound(copy)
+        self._grown.clear()
 
     def _change(self, row: JsonValue, frame: Record) -> None:
         changes = read_changes(row, frame)
         copy = self._find(changes.slot)
         if copy is None:
             return
-        session, before = copy.session, copy.session.machine.waiting_bytes + copy.session.pending.bytes
+        session, before = copy.session, copy.session.pending.bytes
         machine, answers, pending = session.machine, session.answers, session.pending
-        for step in changes.steps or ():
-            self._take_step(session, step)
         pending.started = changes.done
         pending.finish()
         for work in changes.asked:
@@ -294,22 +344,7 @@ class Copies:
         answers.settled, answers.refused = RequestNumber(settled), refused
         if changes.cut is not None:
             copy.cut = changes.cut
-        self._resize(copy, copy.size + machine.waiting_bytes + pending.bytes - before)
-
-    def _take_step(self, session: ServerSession, step: JsonValue) -> None:
-        buffer, outbox = session.machine.buffer, session.machine.outbox
-        match step:
-            case ["push", int(number)]:
-                outbox.push(self._runs[number])
-            case ["number", int(number)]:
-                buffer.follow(self._runs[number])
-            case ["take", int(packets)]:
-                for run in outbox.take(packets=packets, size=ALL):
-                    buffer.follow(run)
-            case ["fold"]:
-                outbox.conflate()
-            case _:
-                raise ValueError(f"there is no step {step!r}")
+        self._resize(copy, copy.size + pending.bytes - before)
 
     def _stand(self, copy: Copy, rest: list[JsonValue]) -> None:
         session = copy.session

@@ -8,20 +8,19 @@ A session is named by its *slot*, a number that the log gives it. The rows:
 
 * ``runs``: the number of a run, and its row as in an export;
 * ``whole``: slot, body with the export of a session, epoch, and its cut;
-* ``together``: number of a run, body with the slots for which it was numbered (u32 each), and those slots in it for
-  which it was not;
-* ``sent``: numbers of runs, and the slots for which all of them were numbered, one after the other;
+* ``steps``: what was done with packets, in order: the step, its argument, for which slots (a list, or the place of a
+  body of u32), and those slots among them for which it was not;
 * ``changes``: of one slot each, as in ``Changes``; ``acked``: slots, and up to which packet each has acknowledged;
 * ``gone``: slots of which nothing is to be kept;
 * ``cuts``: by partition, the event up to which sessions have been handed all; null if that cannot be told any more.
 
-What is done with what waits for a client (``Changes.steps``) is a list of steps: ``["push", run]``, ``["take",
-packets]``, ``["number", run]``, ``["fold"]``.
+The steps: a run is *numbered* that did not wait; it is *pushed* into the outbox, as it has to wait; so many packets are
+*taken* out of that and numbered; from now on it is *folded*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct, unpack
 from typing import Final, NamedTuple
 
@@ -52,7 +51,13 @@ _VERSION: Final = Struct(">H")
 SLOT_BYTES: Final = 4
 """Of a slot in a body."""
 
-FIELDS: Final = ("log", "sequence", "check", RUNS, "whole", "together", "sent", "changes", "acked", "gone", "cuts")
+NUMBER: Final = "number"
+PUSH: Final = "push"
+TAKE: Final = "take"
+FOLD: Final = "fold"
+"""The steps."""
+
+FIELDS: Final = ("log", "sequence", "check", RUNS, "whole", "steps", "changes", "acked", "gone", "cuts")
 """The fields of a frame."""
 
 
@@ -107,7 +112,7 @@ class SessionCut(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What has changed of one session, besides what it was sent and has acknowledged.
+    """What has changed of one session, besides its packets.
 
     Attributes:
         slot: of the session.
@@ -116,7 +121,6 @@ class Changes(NamedTuple):
         done: how many of the first pending requests are pending no more.
         asked: requests that are pending since.
         unseen: answers of which it is not known that they have arrived, those that are new.
-        steps: what was done with what waits; None if nothing waits, and nothing did.
         rest: whatever else there is to know; None if it is as it was.
         cut: None if it is as it was.
     """
@@ -126,7 +130,6 @@ class Changes(NamedTuple):
     done: int
     asked: tuple[Work, ...]
     unseen: list[JsonValue]
-    steps: list[JsonValue] | None
     rest: list[JsonValue] | None
     cut: SessionCut | None
 
@@ -141,6 +144,7 @@ class FrameWriter:
     Attributes:
         sequence: as given.
         check: sum of the last packet ids of the sessions that are checked, by which the copy sees whether it agrees.
+        checked: their slots, one for each row of ``steps``.
     """
 
     def __init__(self, log: int, sequence: int) -> None:
@@ -149,12 +153,13 @@ class FrameWriter:
         self._bodies = Bodies()
         self._runs: list[JsonValue] = []
         self._whole: list[JsonValue] = []
-        self._together: list[tuple[int, bytes, list[int]]] = []
-        self._sent: dict[tuple[int, ...], list[int]] = {}
+        self._steps: list[JsonValue] = []
+        self._groups: dict[bytes, int] = {}
         self._changes: list[JsonValue] = []
         self._acked: list[JsonValue] = []
         self._gone: list[JsonValue] = []
         self.check = 0
+        self.checked: list[int] = []
 
     def run(self, number: int, run: Run) -> None:
         """Send a run, which has this number from now on."""
@@ -164,17 +169,18 @@ class FrameWriter:
         """Send all of a session."""
         self._whole.append([slot, self._bodies.put(exported), epoch, _write_cut(cut)])
 
-    def sent_together(self, number: int, slots: bytes, others: list[int]) -> None:
-        """A run was numbered for many sessions, but for some *others* of them; *slots* as they are written."""
-        self._together.append((number, slots, others))
+    def step(self, step: str, argument: int, slots: list[int]) -> None:
+        """Something was done with packets of sessions, one at least."""
+        self.checked.append(slots[self.sequence % len(slots)])
+        self._steps.append([step, argument, [*slots], []])
 
-    def sent(self, numbers: tuple[int, ...], slot: int) -> None:
-        """Runs were numbered for a session; the same for many sessions is written once."""
-        slots = self._sent.get(numbers)
-        if slots is None:
-            self._sent[numbers] = [slot]
-        else:
-            slots.append(slot)
+    def step_together(self, step: str, argument: int, slots: bytes, others: list[int]) -> None:
+        """Likewise, but for some *others* of them; *slots* as they are written, one at least."""
+        place = self._groups.get(slots)
+        if place is None:
+            place = self._groups[slots] = self._bodies.put(slots)
+        self.checked.append(_checked(slots, self.sequence))
+        self._steps.append([step, argument, place, [*others]])
 
     def acked(self, slot: int, packet: int) -> None:
         """A session has acknowledged packets."""
@@ -182,41 +188,26 @@ class FrameWriter:
 
     def changed(self, changes: Changes) -> None:
         """Something has changed of a session."""
-        slot, counts, done, asked, unseen, steps, rest, cut = changes
+        slot, counts, done, asked, unseen, rest, cut = changes
         works: list[JsonValue] = [write_request(work, self._bodies) for work in asked]
         at = None if cut is None else _write_cut(cut)
-        self._changes.append([slot, *counts, done, works, unseen, steps, rest, at])
+        self._changes.append([slot, *counts, done, works, unseen, rest, at])
 
     def gone(self, slot: int) -> None:
         """Nothing is to be kept of a session."""
         self._gone.append(slot)
 
-    def checked(self) -> Iterator[int]:
-        """Yield the slots of the sessions that are checked: of those for which the same was numbered one, in turn."""
-        for _, slots, _ in self._together:
-            yield checked_of(slots, self.sequence)
-        for several in self._sent.values():
-            yield several[self.sequence % len(several)]
-
     def encode(self, cuts: Mapping[int, EventId | None]) -> bytes | None:
         """Write it, with the places that have changed; None if there is nothing to say."""
-        is_empty = not (self._together or self._sent or self._changes or self._acked or self._whole or self._gone)
-        if is_empty and not cuts:
+        if not (self._steps or self._changes or self._acked or self._whole or self._gone or cuts):
             return None
-        places: dict[bytes, int] = {}
-        for _, slots, _ in self._together:
-            if slots not in places:
-                places[slots] = self._bodies.put(slots)
-        together: list[JsonValue] = [[number, places[slots], [*others]] for number, slots, others in self._together]
-        sent: list[JsonValue] = [[[*numbers], [*slots]] for numbers, slots in self._sent.items()]
         fields: dict[str, JsonValue] = {
             "log": self._log,
             "sequence": self.sequence,
             "check": self.check,
             RUNS: self._runs,
             "whole": self._whole,
-            "together": together,
-            "sent": sent,
+            "steps": self._steps,
             "changes": self._changes,
             "acked": self._acked,
             "gone": self._gone,
@@ -242,26 +233,44 @@ def read_runs(frame: Record) -> list[tuple[int, Run]]:
     return [_read_numbered(row, frame) for row in frame.rows(RUNS)]
 
 
-def checked_of(slots: bytes, sequence: int) -> int:
-    """Tell which of many slots is checked in a frame."""
+class Steps(NamedTuple):
+    """Something that was done with packets of some sessions.
+
+    Attributes:
+        step: what.
+        argument: number of the run, or how many packets; nothing for a fold.
+        slots: of the sessions.
+        checked: slot of the one whose last packet id is checked.
+    """
+
+    step: str
+    argument: int
+    slots: Sequence[int]
+    checked: int
+
+
+def read_steps(row: JsonValue, frame: Record) -> Steps:
+    """Read a row of ``steps``."""
+    match row:
+        case [str(step), int(argument), [*named], []]:
+            numbers = [each for each in named if type(each) is int]
+            if numbers and len(numbers) == len(named):
+                return Steps(step, argument, numbers, numbers[frame.integer("sequence") % len(numbers)])
+        case [str(step), int(argument), int(place), [*others]]:
+            body = frame.body("steps", place)
+            if body and not len(body) % SLOT_BYTES:
+                slots: tuple[int, ...] = unpack(f">{len(body) // SLOT_BYTES}I", body)
+                if others:
+                    left_out = set(others)
+                    slots = tuple([slot for slot in slots if slot not in left_out])
+                return Steps(step, argument, slots, _checked(body, frame.integer("sequence")))
+    return frame.fail("steps", "a list of steps with slots")
+
+
+def _checked(slots: bytes, sequence: int) -> int:
+    """Tell which of many slots is checked in a frame: each of them in turn."""
     at = sequence % (len(slots) // SLOT_BYTES) * SLOT_BYTES
     return int.from_bytes(slots[at : at + SLOT_BYTES])
-
-
-def read_together(row: JsonValue, frame: Record) -> tuple[int, tuple[int, ...], list[int], int]:
-    """Read for whom a run was numbered: its number, the slots, those of them that are left out, and who is checked."""
-    match row:
-        case [int(number), place, [*others]]:
-            slots = frame.body("together", place)
-            left_out = [each for each in others if type(each) is int]
-            if slots and not len(slots) % SLOT_BYTES and len(left_out) == len(others):
-                return (
-                    number,
-                    unpack(f">{len(slots) // SLOT_BYTES}I", slots),
-                    left_out,
-                    checked_of(slots, frame.integer("sequence")),
-                )
-    return frame.fail("together", "a list of runs with slots")
 
 
 def read_cut(value: JsonValue, frame: Record, name: str) -> SessionCut:
@@ -287,7 +296,6 @@ def read_changes(row: JsonValue, frame: Record) -> Changes:
             int(done),
             [*works],
             [*unseen],
-            steps,
             rest,
             cut,
         ] if min(received, newest, settled, refused, done) >= 0:
@@ -297,7 +305,6 @@ def read_changes(row: JsonValue, frame: Record) -> Changes:
                 done,
                 tuple([read_request(work, frame, "changes") for work in works]),
                 unseen,
-                steps if isinstance(steps, list) else None,
                 rest if isinstance(rest, list) else None,
                 None if cut is None else read_cut(cut, frame, "changes"),
             )

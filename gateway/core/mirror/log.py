@@ -4,9 +4,9 @@ Sessions come into it one by one, at a bounded rate, beside all that happens to 
 has to be written anew, as when a right to some of its topics was withdrawn, waits in the same line; its copy is given
 up until then, as it would be wrong.
 
-What many sessions are sent together is noted once for all of them (``sent_together``), and not by each: a fan-out to a
-thousand costs the same as one to ten, for as long as the same sessions are copied. It comes before whatever else was
-numbered for one of them in the same frame. So a session for which something was numbered before notes it by itself.
+What is done with packets is noted in one order for all sessions. Neighbours that do the same share a row. What many are
+sent together is noted once for all of them (``sent_together``), and not by each: a fan-out to a thousand costs the same
+as one to ten, for as long as the same sessions are copied.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import pack
-from typing import Final, Generic, NamedTuple
+from typing import Final, Generic
 
-from gateway.core.mirror.frames import FrameWriter, SessionCut
+from gateway.core.mirror.frames import NUMBER, FrameWriter, SessionCut
 from gateway.core.mirror.run_numbers import RunNumbers
-from gateway.core.mirror.tap import S, SessionTap, known
+from gateway.core.mirror.tap import S, SessionTap
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.stream.runs import Run
 from gateway.core.types import Epoch, EventId
@@ -38,18 +38,31 @@ MOST_GROUPS: Final = 256
 comes or goes. A node with more topics that many share writes those of some of them anew."""
 
 
-class _Together(NamedTuple, Generic[S]):
-    """A run that was numbered for many.
+NOTHING: Final = ""
+"""The step of a row that nothing is added to."""
+
+
+class _Row(Generic[S]):
+    """What was done with packets of sessions, one after the other.
 
     Attributes:
-        run: which.
-        sessions: for whom, of those that are copied.
-        others: those of them for whom it was not, or who have noted it themselves.
+        step: what.
+        argument: with which run, or with how many packets.
+        slots: of the sessions that have noted it by themselves.
+        sessions: for whom it was noted together, of those that are copied; none if they have noted it by themselves.
+        others: those of them for whom it was not done.
+        answers: whether there is more in the run than updates: with replies and notices, more of a session changes.
     """
 
-    run: Run
-    sessions: Sequence[S]
-    others: list[S]
+    __slots__ = ("answers", "argument", "others", "sessions", "slots", "step")
+
+    def __init__(self, step: str, argument: Run | int, sessions: Sequence[S] = (), others: Sequence[S] = ()) -> None:
+        self.step = step
+        self.argument = argument
+        self.slots: list[int] = []
+        self.sessions = sessions
+        self.others = others
+        self.answers = isinstance(argument, Run) and None in argument.topics
 
 
 class MirrorLog(Generic[S]):
@@ -90,7 +103,11 @@ class MirrorLog(Generic[S]):
         self._runs = RunNumbers()
         self._taps: dict[S, SessionTap[S]] = {}
         self._by_slot: dict[int, SessionTap[S]] = {}
-        self._together: list[_Together[S]] = []
+        self._rows: list[_Row[S]] = []
+        self._row: _Row[S] = _Row(NOTHING, 0)
+        """The last one."""
+        self._stale: set[int] = set()
+        """Slots of which nothing that is in the rows must be written."""
         self._copied: dict[S, int] = {}
         """Slots of the sessions that were written whole, so that changes can follow."""
         self._groups: dict[int, tuple[Sequence[S], bytes]] = {}
@@ -135,9 +152,7 @@ class MirrorLog(Generic[S]):
                 return
             self.remove(session)
         self._slots += 1
-        tap = self._taps[session] = self._by_slot[self._slots] = SessionTap(
-            session, self._slots, self._queue, self._queue_ack
-        )
+        tap = self._taps[session] = self._by_slot[self._slots] = SessionTap(session, self._slots, self)
         tap.start()
 
     def remove(self, session: S) -> None:
@@ -146,7 +161,7 @@ class MirrorLog(Generic[S]):
         if tap is not None:
             tap.remove()
             del self._by_slot[tap.slot]
-            self._give_up(session)
+            self._give_up(tap)
             self._lined.discard(tap.slot)
             if tap.is_whole:
                 self._gone.append(tap.slot)
@@ -168,14 +183,14 @@ class MirrorLog(Generic[S]):
             tap.is_whole = False
             tap.is_refused = True
             tap.rewrote()
-            self._give_up(tap.session)
+            self._give_up(tap)
 
     def write_again(self, slot: int) -> None:
         """The backup may have room again for the copy of a session that it had refused; it waits in the line."""
         tap = self._by_slot.get(slot)
         if tap is not None and tap.is_refused:
             tap.is_refused = False
-            self._queue(tap)
+            self.queue(tap)
 
     # --- What happens to them -----------------------------------------------------------------------------------------
 
@@ -187,22 +202,29 @@ class MirrorLog(Generic[S]):
             sessions: for whom; those that are not copied are left out. It does not change any more.
             others: those of them for whom it was not.
         """
-        excepted = list(others)
-        noted = [tap.session for tap in self._dirty if tap.has_steps]
-        if noted:
-            there, out = set(sessions), set(excepted)
-            for session in noted:
-                if session in there and session not in out and (tap := self._taps.get(session)) is not None:
-                    tap.numbered(run)
-                    excepted.append(session)
-        self._together.append(_Together(run, sessions, excepted))
+        self._row = _Row(NUMBER, run, sessions, tuple(others))
+        self._rows.append(self._row)
         self._wake_once()
 
-    def _queue(self, tap: SessionTap[S]) -> None:
+    def note(self, tap: SessionTap[S], step: str, argument: Run | int) -> None:
+        """See ``Notes``."""
+        row = self._row
+        if row.argument is not argument or row.step is not step or row.sessions:
+            row = self._row = _Row(step, argument)
+            self._rows.append(row)
+            self._wake_once()
+        row.slots.append(tap.slot)
+        tap.written = self.sequence + 1
+        if row.answers:
+            tap.touch()
+
+    def queue(self, tap: SessionTap[S]) -> None:
+        """See ``Notes``."""
         self._dirty.append(tap)
         self._wake_once()
 
-    def _queue_ack(self, tap: SessionTap[S]) -> None:
+    def queue_ack(self, tap: SessionTap[S]) -> None:
+        """See ``Notes``."""
         self._acked.append(tap)
         if not self._woken_later:
             self._woken_later = True
@@ -228,14 +250,13 @@ class MirrorLog(Generic[S]):
         self._woken = self._woken_later = False
         frame = FrameWriter(self.number, self.sequence + 1)
         self._write_changes(frame)
-        if self._together:
-            self._write_together(frame)
+        self._write_steps(frame)
         if self._line:
             self._write_whole(frame, now)
         for slot in self._gone:
             frame.gone(slot)
         self._gone.clear()
-        for slot in frame.checked():
+        for slot in frame.checked:
             frame.check += self._by_slot[slot].machine.last_numbered
         written = frame.encode(self._changed_cuts(cuts))
         self._runs.forget()
@@ -247,7 +268,7 @@ class MirrorLog(Generic[S]):
         """Write what the sessions have noted by themselves."""
         dirty, self._dirty = self._dirty, []
         acked, self._acked = self._acked, []
-        cut_of, epoch_of, runs = self._cut_of, self._epoch_of, self._runs
+        cut_of, epoch_of = self._cut_of, self._epoch_of
         for tap in dirty:
             if self._by_slot.get(tap.slot) is not tap:
                 continue
@@ -256,14 +277,14 @@ class MirrorLog(Generic[S]):
             if tap.must_rewrite:
                 self._put_in_line(tap)
             else:
-                tap.write_changes(frame, runs, cut_of, epoch_of)
+                tap.write_changes(frame, cut_of, epoch_of)
         for tap in acked:
             if self._by_slot.get(tap.slot) is tap:
                 tap.write_acked(frame)
 
     def _put_in_line(self, tap: SessionTap[S]) -> None:
         """It stays queued, so that what happens to it is not looked at before it is written."""
-        self._give_up(tap.session)
+        self._give_up(tap)
         if tap.slot not in self._lined:
             self._lined.add(tap.slot)
             self._line.append(tap)
@@ -271,20 +292,36 @@ class MirrorLog(Generic[S]):
                 tap.is_whole = False
                 self._gone.append(tap.slot)
 
-    def _give_up(self, session: S) -> None:
-        """What comes now of a session is not written, but what it has become is, perhaps."""
-        if self._copied.pop(session, None) is not None:
+    def _give_up(self, tap: SessionTap[S]) -> None:
+        """What has been noted of a session is not written, but what it has become is, perhaps."""
+        self._stale.add(tap.slot)
+        if self._copied.pop(tap.session, None) is not None:
             self._groups.clear()
 
-    def _write_together(self, frame: FrameWriter) -> None:
-        """Write what many were sent, before the first of them is written whole: it is in that already."""
-        copied = self._copied
-        for run, sessions, others in self._together:
-            slots = self._slots_of(sessions)
+    def _write_steps(self, frame: FrameWriter) -> None:
+        """Write what was done with packets, before a session is written whole: that has it already."""
+        rows, self._rows, self._row = self._rows, [], _Row(NOTHING, 0)
+        stale, copied = self._stale, self._copied
+        for row in rows:
+            argument = row.argument if isinstance(row.argument, int) else self._number_of(row.argument, frame)
+            if row.sessions:
+                group = self._slots_of(row.sessions)
+                if group:
+                    others = [copied[each] for each in row.others if each in copied]
+                    frame.step_together(row.step, argument, group, others)
+                continue
+            slots = [slot for slot in row.slots if slot not in stale] if stale else row.slots
             if slots:
-                number = known(run, self._runs, frame).number
-                frame.sent_together(number, slots, [copied[each] for each in others if each in copied])
-        self._together.clear()
+                frame.step(row.step, argument, slots)
+        stale.clear()
+
+    def _number_of(self, run: Run, frame: FrameWriter) -> int:
+        """Find the number of a run, which is sent first if the backup does not know it."""
+        number = self._runs.find(run)
+        if number is None:
+            number = self._runs.add(run)
+            frame.run(number, run)
+        return number
 
     def _slots_of(self, sessions: Sequence[S]) -> bytes:
         group = self._groups.get(id(sessions))

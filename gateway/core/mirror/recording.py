@@ -20,16 +20,19 @@ class Recorder(Protocol):
     """Hears what is done with the packets of one session. Its methods raise nothing."""
 
     def numbered(self, run: Run) -> None:
-        """A run has got its numbers, for this session alone or as one of many that nobody tells of together."""
+        """A run that did not wait has got its numbers, and nobody tells of it together with other sessions."""
 
     def pushed(self, run: Run) -> None:
         """A run has begun to wait."""
 
     def took(self, packets: int) -> None:
-        """So many of the packets that waited longest are numbered next."""
+        """So many of the packets that waited longest have been taken, and are numbered."""
 
     def folded(self) -> None:
         """From now on what waits is folded."""
+
+    def touch(self) -> None:
+        """Something else may have changed."""
 
     def acknowledged(self) -> None:
         """Some of what is kept may have been acknowledged."""
@@ -91,10 +94,14 @@ class RecordingOutbox(Outbox):
         """See ``Outbox``."""
         super().push(run)
         self._recorder.pushed(run)
+        if self._folded is not None:
+            self._recorder.touch()  # it is counted what was folded
 
     def take(self, *, packets: int, size: int) -> list[Run]:
         """See ``Outbox``."""
         waiting = self.count
+        if self.spared:
+            self._recorder.touch()
         taken = super().take(packets=packets, size=size)
         if waiting != self.count:
             self._recorder.took(waiting - self.count)
@@ -104,7 +111,14 @@ class RecordingOutbox(Outbox):
         """See ``Outbox``."""
         if self._queue:  # else nothing is folded
             self._recorder.folded()
+        if self._queue or self.spared:
+            self._recorder.touch()
         super().conflate()
+
+    def spare(self) -> None:
+        """See ``Outbox``."""
+        super().spare()
+        self._recorder.touch()
 
     def withhold(self, is_withdrawn: Callable[[str], bool]) -> None:
         """See ``Outbox``."""

@@ -5,7 +5,7 @@ Both sides keep the same ones, because both forget the oldest by the same rule a
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.core.stream.runs import Run
 
@@ -16,45 +16,33 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of their bodies, as a run may have 16 KiB and a body more."""
 
 
-class NumberedRun(NamedTuple):
-    """A run that the backup knows.
-
-    Attributes:
-        number: by which.
-        run: which; it stays, so that no other one gets its identity.
-        answers: whether there is more in it than updates: with replies and notices, more of a session changes.
-    """
-
-    number: int
-    run: Run
-    answers: bool
-
-
 class RunNumbers:
     """The runs that the source of a log remembers."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, NumberedRun] = {}
-        """By identity."""
+        self._numbers: dict[int, tuple[int, Run]] = {}
+        """By identity, with the run, so that it stays and no other one gets its identity."""
         self._bytes = 0
         self._next = 0
 
-    def find(self, run: Run) -> NumberedRun | None:
-        """Find a run; None if the backup does not know it, any more or yet."""
-        return self._numbers.get(id(run))
+    def find(self, run: Run) -> int | None:
+        """Find the number of a run; None if the backup does not know it, any more or yet."""
+        found = self._numbers.get(id(run))
+        return None if found is None else found[0]
 
-    def add(self, run: Run) -> NumberedRun:
+    def add(self, run: Run) -> int:
         """Number a run that has no number."""
-        numbered = self._numbers[id(run)] = NumberedRun(self._next, run, None in run.topics)
+        number = self._next
+        self._numbers[id(run)] = number, run
         self._next += 1
         self._bytes += run.size
-        return numbered
+        return number
 
     def forget(self) -> None:
         """Forget what is too much; at the end of each frame."""
         while len(self._numbers) > MOST_RUNS or self._bytes > MOST_BYTES:
             oldest = next(iter(self._numbers))
-            self._bytes -= self._numbers.pop(oldest).run.size
+            self._bytes -= self._numbers.pop(oldest)[1].size
 
 
 class NumberedRuns:

@@ -1,17 +1,17 @@
 """What is noted of one session between two frames, and what is written of it into the next one.
 
-Most sessions are only sent something that others are sent, too, or acknowledge it: that is all that is looked at then.
-Whatever else may have changed is found by comparing it with what was written last.
+What is done with its packets is noted step by step, among the steps of all others (``log``). Of what it has
+acknowledged it is only noted that there is something. Whatever else may have changed is found by comparing it with what
+was written last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from gateway.core.mirror.frames import Changes, FrameWriter, SessionCut
+from gateway.core.mirror.frames import FOLD, NUMBER, PUSH, TAKE, Changes, FrameWriter, SessionCut
 from gateway.core.mirror.recording import RecordingBuffer, RecordingOutbox, record, release
-from gateway.core.mirror.run_numbers import NumberedRun, RunNumbers
 from gateway.core.session.answers import Answered
 from gateway.core.session.export import export
 from gateway.core.session.pending import Work
@@ -22,12 +22,21 @@ from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Run
 from gateway.core.types import Epoch, JsonValue
 
-_Step: TypeAlias = "Run | tuple[Run] | int | None"
-"""Noted as it comes: a run that was numbered, one that waits, packets that were taken, or that what waits is folded."""
-
-
 S = TypeVar("S", bound=ServerSession)
 """A session."""
+
+
+class Notes(Protocol[S]):
+    """Where what happens to sessions is noted, in order."""
+
+    def queue(self, tap: SessionTap[S]) -> None:
+        """There is something to compare, once until it was written."""
+
+    def queue_ack(self, tap: SessionTap[S]) -> None:
+        """Something was acknowledged, likewise; that can wait for what else there is to write."""
+
+    def note(self, tap: SessionTap[S], step: str, argument: Run | int) -> None:
+        """Something was done with packets of a session: a step, and the run or the number of packets."""
 
 
 class SessionTap(Generic[S]):
@@ -36,32 +45,27 @@ class SessionTap(Generic[S]):
     Args:
         session: which.
         slot: its number in the log.
-        queue: told when there is something to write, once until it was written.
-        queue_ack: told when something was acknowledged, likewise; that can wait for what else there is to write.
+        notes: of the log.
 
     Attributes:
         session: as given.
         slot: as given.
         machine: of the session, when it was tapped; if it has another one by now, it has to be tapped anew.
-        is_queued: whether there is something to write.
+        is_queued: whether there is something to compare.
         is_whole: whether all of it was written, so that changes can follow.
         must_rewrite: whether all of it has to be written.
         is_refused: whether the backup has no room for it, so that this has to wait.
         is_moved: whether its cut may have changed.
-        written: the last frame in which something of it was written.
+        written: the last frame in which something of it was written, or is going to be.
         whole_in: the last frame in which all of it was written.
     """
 
     __slots__ = (
         "_acked",
         "_cut",
-        "_queue",
-        "_queue_ack",
+        "_notes",
         "_rest",
-        "_steps",
-        "_touched",
         "_unseen",
-        "_waits",
         "_works",
         "is_moved",
         "is_queued",
@@ -75,20 +79,12 @@ class SessionTap(Generic[S]):
         "written",
     )
 
-    def __init__(
-        self,
-        session: S,
-        slot: int,
-        queue: Callable[[SessionTap[S]], None],
-        queue_ack: Callable[[SessionTap[S]], None],
-    ) -> None:
+    def __init__(self, session: S, slot: int, notes: Notes[S]) -> None:
         self.session = session
         self.slot = slot
         self.machine: SessionMachine = session.machine
-        self._queue = queue
-        self._queue_ack = queue_ack
-        self._steps: list[_Step] = []
-        self._touched = self._acked = self._waits = False
+        self._notes = notes
+        self._acked = False
         self._works: list[Work] = []
         self._unseen: Answered | None = None
         self._rest: tuple[object, ...] = ()
@@ -101,7 +97,7 @@ class SessionTap(Generic[S]):
         """Begin to note what happens."""
         self.machine.tap(RecordingBuffer(self), RecordingOutbox(self))
         record(self.session.pending, self.touch)
-        self._enqueue()
+        self.touch()
 
     def look_again(self) -> None:
         """The session has a connection again, or other selections: what is not noted by itself may have changed.
@@ -123,54 +119,40 @@ class SessionTap(Generic[S]):
 
     def numbered(self, run: Run) -> None:
         """See ``Recorder``."""
-        self._step(run)
+        if not self.must_rewrite:
+            self._notes.note(self, NUMBER, run)
 
     def pushed(self, run: Run) -> None:
         """See ``Recorder``."""
-        self._step((run,))
+        if not self.must_rewrite:
+            self._notes.note(self, PUSH, run)
 
     def took(self, packets: int) -> None:
         """See ``Recorder``."""
-        self._step(packets)
+        if not self.must_rewrite:
+            self._notes.note(self, TAKE, packets)
 
     def folded(self) -> None:
         """See ``Recorder``."""
-        self._step(None)
-        self._touched = True  # counts what was folded
+        if not self.must_rewrite:
+            self._notes.note(self, FOLD, 0)
 
     def acknowledged(self) -> None:
         """See ``Recorder``."""
         if not self._acked:
             self._acked = True
-            self._queue_ack(self)
+            self._notes.queue_ack(self)
 
     def rewrote(self) -> None:
         """See ``Recorder``."""
         self.must_rewrite = True
-        self._steps.clear()
-        if not self.is_queued:
-            self._enqueue()
+        self.touch()
 
     def touch(self) -> None:
-        """Something else may have changed."""
-        self._touched = True
+        """See ``Recorder``."""
         if not self.is_queued:
-            self._enqueue()
-
-    def _step(self, step: _Step) -> None:
-        if not self.must_rewrite:
-            self._steps.append(step)
-            if not self.is_queued:
-                self._enqueue()
-
-    def _enqueue(self) -> None:
-        self.is_queued = True
-        self._queue(self)
-
-    @property
-    def has_steps(self) -> bool:
-        """Whether something was numbered, or done with what waits, since the last frame."""
-        return bool(self._steps)
+            self.is_queued = True
+            self._notes.queue(self)
 
     # --- What is written ----------------------------------------------------------------------------------------------
 
@@ -179,11 +161,9 @@ class SessionTap(Generic[S]):
         session = self.session
         exported = export(session, 0.0)
         frame.whole(self.slot, exported, epoch, cut)
-        self._clear()
-        self.is_queued = self.must_rewrite = self.is_refused = False
+        self.is_queued = self.is_moved = self.must_rewrite = self.is_refused = False
         self.is_whole = True
         self.written = self.whole_in = frame.sequence
-        self._waits = session.machine.outbox.count > 0
         self._works = list(session.pending)
         self._unseen = session.answers.unseen[-1] if session.answers.unseen else None
         self._rest = self._all_else(epoch)
@@ -191,47 +171,19 @@ class SessionTap(Generic[S]):
         return len(exported)
 
     def write_changes(
-        self,
-        frame: FrameWriter,
-        runs: RunNumbers,
-        cut_of: Callable[[S], SessionCut],
-        epoch_of: Callable[[S], Epoch],
+        self, frame: FrameWriter, cut_of: Callable[[S], SessionCut], epoch_of: Callable[[S], Epoch]
     ) -> None:
-        """Write what has changed.
+        """Write what has changed besides its packets.
 
         Args:
             frame: where.
-            runs: that the backup knows.
             cut_of: tells the cut of the session, if it may have changed.
             epoch_of: tells its epoch.
         """
-        machine, slot, steps = self.machine, self.slot, self._steps
-        waits = machine.outbox.count > 0
-        has_steps = (waits or self._waits) and bool(steps)
-        if not has_steps and steps:
-            sent = [known(step, runs, frame) for step in steps if isinstance(step, Run)]
-            if sent:
-                frame.sent(tuple([each.number for each in sent]), slot)
-                self._touched = self._touched or any(each.answers for each in sent)
-        if self._touched or has_steps:
-            cut = cut_of(self.session) if self.is_moved else None
-            written = self._written_steps(runs, frame) if has_steps else None
-            self._write_rest(frame, written, cut, epoch_of(self.session))
-        self._waits = waits
-        self._clear()
-        self.is_queued = False
-        self.written = frame.sequence
-
-    def write_acked(self, frame: FrameWriter) -> None:
-        """Write what was acknowledged."""
-        self._acked = False
-        if self.is_whole and not self.must_rewrite:
-            frame.acked(self.slot, self.machine.oldest - 1)
-
-    def _write_rest(
-        self, frame: FrameWriter, steps: list[JsonValue] | None, cut: SessionCut | None, epoch: Epoch
-    ) -> None:
         session = self.session
+        cut, epoch = cut_of(session) if self.is_moved else None, epoch_of(session)
+        self.is_queued = self.is_moved = False
+        self.written = frame.sequence
         answers, machine = session.answers, self.machine
         session.settled()  # looks at what has been acknowledged
         done, asked = self._look_at_requests()
@@ -258,11 +210,16 @@ class SessionTap(Generic[S]):
                 done,
                 asked,
                 unseen,
-                steps,
                 written,
                 cut,
             )
         )
+
+    def write_acked(self, frame: FrameWriter) -> None:
+        """Write what was acknowledged."""
+        self._acked = False
+        if self.is_whole and not self.must_rewrite:
+            frame.acked(self.slot, self.machine.oldest - 1)
 
     def _look_at_requests(self) -> tuple[int, tuple[Work, ...]]:
         """Compare the pending requests with those that were written; returns how many are done, and what is new."""
@@ -279,24 +236,6 @@ class SessionTap(Generic[S]):
                     return done, tuple(now[len(left) :])
                 break
         return len(before), tuple(now)
-
-    def _written_steps(self, runs: RunNumbers, frame: FrameWriter) -> list[JsonValue]:
-        written: list[JsonValue] = []
-        taken = 0
-        for step in self._steps:
-            if isinstance(step, Run):
-                if taken > 0:  # what was taken is numbered next, and the copy takes it, too
-                    taken -= step.count
-                else:
-                    written.append(["number", known(step, runs, frame).number])
-            elif step is None:
-                written.append(["fold"])
-            elif isinstance(step, int):
-                taken = step
-                written.append(["take", step])
-            else:
-                written.append(["push", known(step[0], runs, frame).number])
-        return written
 
     def _all_else(self, epoch: Epoch) -> tuple[object, ...]:
         session = self.session
@@ -322,19 +261,6 @@ class SessionTap(Generic[S]):
             epoch,
         ]
 
-    def _clear(self) -> None:
-        self._steps = []
-        self._touched = self.is_moved = False
-
 
 def _is_same(one: object, other: object) -> bool:
     return one is other
-
-
-def known(run: Run, runs: RunNumbers, frame: FrameWriter) -> NumberedRun:
-    """Find a run, which is sent first if the backup does not know it."""
-    numbered = runs.find(run)
-    if numbered is None:
-        numbered = runs.add(run)
-        frame.run(numbered.number, run)
-    return numbered

@@ -169,6 +169,10 @@ class Outbox:
             for run in queue:
                 self._fold(run, folded)
 
+    def spare(self) -> None:
+        """Fold what waits by ``conflate`` alone, until it has gone out."""
+        self.spared = self.count > 0 and self._folded is None
+
     def withhold(self, is_withdrawn: Callable[[str], bool]) -> None:
         """Forget the updates of some topics, which the session has no right to any more.
 

@@ -103,11 +103,11 @@ class ResendBuffer:
         return first
 
     number_untold = number
-    """The same, also where a buffer of another kind tells somebody of what it numbers: who numbers a run for many
-    sessions tells of all of them at once (``SharedFrame.is_told``)."""
+    """The same, also where a buffer of another kind tells somebody of what it numbers, because who calls it tells: of
+    many sessions at once (``SharedFrame.is_told``), or of the outbox from which the run was taken (``append``)."""
 
     def append(self, run: Run) -> PacketId:
-        """Number the packets of a run, of which the last may reach beyond the bound of bytes.
+        """Number the packets of a run from the outbox, of which the last may reach beyond the bound of bytes.
 
         Returns:
             The id of the first.
@@ -115,7 +115,7 @@ class ResendBuffer:
         Raises:
             LocalProtocolError: there is no room for all of them.
         """
-        first = self.number(run, beyond=True)
+        first = self.number_untold(run, beyond=True)
         if first is None:
             raise LocalProtocolError("the resend buffer is full: nothing may be numbered until the peer acknowledges")
         return first

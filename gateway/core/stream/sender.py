@@ -213,7 +213,7 @@ class Sender:
         """
         for run in runs:
             self.submit_run(run)
-        self._outbox.spared = self._outbox.count > 0 and not self._outbox.is_folded
+        self._outbox.spare()
 
     def _number_for_absent(self) -> None:
         """Number what waits for a peer that is away; what does not fit is lost with all that is kept."""
