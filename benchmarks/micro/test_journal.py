@@ -15,7 +15,7 @@ from gateway.app.journal import Announcer, Journal, JournalOptions
 from gateway.app.journal.session_events import SessionDisconnected, SessionResumed
 from gateway.app.journal.traffic import Traffic
 from gateway.app.runtime.clock import Clock
-from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.log_event import LogEvent
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codes import FailoverReason, Outcome
 

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from gateway import __version__
 from gateway.adapters.process_metrics import ProcessMetrics
-from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.log_event import LogEvent
 from gateway.catalogue.metric import Kind, Metric
 from gateway.catalogue.metrics import BUILD_INFO, EVENTS, METRICS
 from gateway.ports import EventLog, Metrics

@@ -98,7 +98,7 @@ LONGEST_PROPERTY: Final = 64
 """Characters of a property's name (protocol section 9.3)."""
 
 _TOP: Final = ("default", "roles", "principals")
-_OF_A_ROLE: Final = ("select", "publish", "send", "consume", "properties", "admin", "mirror")
+_OF_A_ROLE: Final = ("select", "publish", "send", "consume", "declare", "properties", "admin", "mirror")
 _ACTIONS: Final = (EVERYTHING, *sorted({kind_of(action) for action in ADMIN_ACTIONS}), *ADMIN_ACTIONS)
 
 
@@ -203,6 +203,7 @@ class _Reader:
             publish=tuple(self._selectors(table, (*where, "publish"))),
             send=tuple(self._selectors(table, (*where, "send"))),
             consume=tuple(self._selectors(table, (*where, "consume"))),
+            declare=self._declare(table, (*where, "declare")),
             properties=frozenset(self._properties(table, (*where, "properties"))),
             admin=frozenset(self._actions(table, (*where, "admin"))),
             mirror=self._mirror(table, (*where, "mirror")),
@@ -247,6 +248,13 @@ class _Reader:
                 yield action
             else:
                 self._complain(where, f"there is no action {action!r}", _meant(action, _ACTIONS), action)
+
+    def _declare(self, table: Mapping[str, object], where: tuple[str, ...]) -> bool:
+        given = table.get(where[-1], False)
+        if isinstance(given, bool):
+            return given
+        self._complain(where, f"{given!r} says neither that it is allowed nor that it is not", "write true or false")
+        return False
 
     def _mirror(self, table: Mapping[str, object], where: tuple[str, ...]) -> MirrorMode:
         given = table.get(where[-1], MirrorMode.ASYNC.value)

@@ -15,7 +15,7 @@ from gateway.adapters.redis import RedisGrid
 from gateway.adapters.tls import LinkTls, ServerTls
 from gateway.app.journal import JournalOptions
 from gateway.app.journal.principals import hashed_with
-from gateway.catalogue.log_events import Level
+from gateway.catalogue.log_event import Level
 from gateway.core.mirror.frames import FEATURE
 from gateway.core.types import NodeRef
 from gateway.ports import EventLog, Grid, Metrics

@@ -6,38 +6,9 @@ token, a secret or a value of a topic (P8).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
-
-class Level(IntEnum):
-    """Severity, with the numbers of the standard library."""
-
-    DEBUG = 10
-    INFO = 20
-    WARNING = 30
-    ERROR = 40
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LogEvent:
-    """One kind of log event; compared by identity, because each is declared exactly once.
-
-    Attributes:
-        name: stable name, ``subject_past-tense``.
-        level: severity.
-        meaning: what happened, and for warnings and errors what to do.
-        fields: names of the fields it always carries.
-        bug: True if it reports a bug of the gateway; the traceback of the exception in ``error`` is logged with it.
-    """
-
-    name: str
-    level: Level
-    meaning: str
-    fields: tuple[str, ...] = ()
-    bug: bool = False
-
+from gateway.catalogue.log_event import Level, LogEvent
 
 NODE_STARTED = LogEvent(
     "node_started", Level.INFO, "The node accepts connections.", ("node", "incarnation", "listen", "admin")

@@ -306,7 +306,7 @@ FORBIDDEN = Metric(
     Kind.COUNTER,
     "Requests and hellos refused because the principal lacks the permission.",
     "permission",
-    ("select", "publish", "send", "consume", "properties"),
+    ("select", "publish", "send", "consume", "declare", "properties"),
 )
 PERMISSION_ANSWER_BYTES = Metric(
     "gateway_permission_answer_bytes", Kind.GAUGE, "Bytes of answers about permissions that are remembered, of 64 MiB."

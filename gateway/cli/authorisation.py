@@ -38,6 +38,7 @@ def check(file: Path) -> None:
             ("publish", [each.text for each in role.publish]),
             ("send", [each.text for each in role.send]),
             ("consume", [each.text for each in role.consume]),
+            ("declare", ["temporary queues"] if role.declare else []),
             ("properties", sorted(role.properties)),
             ("admin", sorted(role.admin)),
         ):

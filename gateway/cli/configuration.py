@@ -23,7 +23,7 @@ from gateway.adapters.tokens import key_id
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Surroundings, describe, secret_files
-from gateway.catalogue.log_events import Level
+from gateway.catalogue.log_event import Level
 from gateway.cli.authorisation import policy_of
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings

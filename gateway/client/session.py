@@ -329,6 +329,24 @@ class Session(DurableCalls):
         reply = await self._supervisor.request(ask, timeout)
         return SendReceipt(message_id=reply.sent or 0)
 
+    async def declare(self, *, temporary: bool, timeout: float | None = None) -> str:  # noqa: ASYNC109 - public
+        """Make a queue for the life of this session, which alone consumes from it; others send to it.
+
+        Args:
+            temporary: True; other queues are declared by administrators.
+            timeout: seconds; None for the session's default.
+
+        Returns:
+            Its path, to be told to those who shall send. After the session it is not there any more.
+
+        Raises:
+            ValueError: *temporary* is not True.
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``publish``.
+        """
+        if temporary is not True:
+            raise ValueError("only temporary queues are declared by clients")
+        return await self._supervisor.declare(timeout)
+
     async def consume(
         self,
         queue: str,

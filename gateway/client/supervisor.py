@@ -46,7 +46,7 @@ from gateway.core.wire import packets
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.durable_packets import DURABLES, DurableRequest
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
-from gateway.core.wire.queue_packets import QUEUES, Cancel, Consume, Message, Settle
+from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Cancel, Consume, Declare, Message, Settle
 
 log = logging.getLogger("gateway.client")
 log.addHandler(logging.NullHandler())
@@ -248,6 +248,15 @@ class Supervisor:
             RequestRefused: it is of an older release, and would not understand what is asked.
         """
         self._check_supports(QUEUES, "queues")
+
+    async def declare(self, seconds: float | None) -> str:
+        """Make a temporary queue; see ``Session.declare``.
+
+        Raises:
+            RequestRefused, RequestTimedOut, SessionEnded: as for ``request``.
+        """
+        self._check_supports(TEMPORARY, "temporary queues")
+        return (await self.request(Declare(UNNUMBERED), seconds)).queue or ""
 
     async def consume(self, queue: str, credit: int, ack: Ack, seconds: float | None) -> MessageConsumer:
         """Consume from a queue; see ``Session.consume``.

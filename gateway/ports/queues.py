@@ -409,7 +409,14 @@ class QueueStore(Protocol):
         """
 
     async def declare(
-        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None = None, source: str = "", fed: str = ""
+        self,
+        queue: TopicPath,
+        bounds: QueueBounds,
+        *,
+        owner: Ownership | None = None,
+        most: int = 1,
+        source: str = "",
+        fed: str = "",
     ) -> bool:
         """Make a queue that is there until it is removed, though nobody consumes and nothing is in it.
 
@@ -419,11 +426,12 @@ class QueueStore(Protocol):
             queue: which; asked again, nothing changes.
             bounds: of it.
             owner: the session whose end removes it; None for one that is for a shared subscription.
+            most: so many queues in this partition the owner may have, or consume from.
             source: for what that is.
             fed: position up to which events are not to become messages.
 
         Returns:
-            False if its partition has as many queues as it may have.
+            False if its partition, or its owner there, has as many queues as it may have.
 
         Raises:
             Fenced: the session has ended.

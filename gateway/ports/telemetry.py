@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.log_event import LogEvent
 from gateway.catalogue.metric import Metric
 
 

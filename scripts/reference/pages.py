@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway.catalogue.log_events import LOG_EVENTS, Level
+from gateway.catalogue.log_event import Level
+from gateway.catalogue.log_events import LOG_EVENTS
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
 from gateway.catalogue.metrics import EVENTS, METRICS
 from gateway.core.wire.codes import AT_ONCE_RANGE, CLOSE_CODES, ERRORS, LATER_RANGE, NEVER_RANGE, Reconnect

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from gateway.catalogue.log_events import LOG_EVENTS, Level
+from gateway.catalogue.log_event import Level
+from gateway.catalogue.log_events import LOG_EVENTS
 from gateway.catalogue.metrics import METRICS
 from scripts.dashboards.__main__ import DASHBOARDS
 from tests.deploy.promtool import selectors

@@ -46,6 +46,7 @@ from gateway.core.wire.packets import (
 from gateway.core.wire.queue_packets import (
     Cancel,
     Consume,
+    Declare,
     Message,
     Send,
     Settle,
@@ -124,7 +125,7 @@ def encode_body(body: object) -> bytes:
         case Message():
             headers = codec.json_text(dict(body.headers)) if body.headers else b""
             return codec.encode_message(body, headers, codec.json_text(body.value))
-        case Send() | Consume() | Cancel() | Settle():
+        case Send() | Consume() | Cancel() | Settle() | Declare():
             return codec.encode_request(body)
         case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
             return codec.encode_request(body)

@@ -80,6 +80,7 @@ from gateway.core.wire.queue_packets import (
     AckMode,
     Cancel,
     Consume,
+    Declare,
     Message,
     Send,
     Settle,
@@ -339,6 +340,8 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
             history=HistoryPart(positions={17: EventId("17-1-95")}, gap=True, missing=("log/a",)),
         ),
     ),
+    "declare": session(11, Declare(RequestNumber(11))),
+    "reply-to-declare": session(30, Reply(request=RequestNumber(11), queue="$tmp-4c5a0a1b2c3d4e5f60718293/11")),
     "durable-open": session(
         21,
         OpenDurable(RequestNumber(21), "billing", "orders/**", {17: EventId("17-1-88")}, life=86400.0, take=True),

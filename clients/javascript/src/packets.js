@@ -94,6 +94,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number | null} sent
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
  * @property {HistoryPart | null} history - Of a reading of history.
+ * @property {string | null} queue - Of a declaration.
  * @property {DurablePlace | null} durable - Of the opening of a durable subscription.
  *
  * @typedef {object} DurablePlace - Where a durable subscription goes on (protocol 14.2).
@@ -216,6 +217,7 @@ const BODIES = new Map(
           return { code: text(error, "code"), message: text(error, "message"), retryAfter: retryAfter(error) };
         }),
         history: optional(packet, "history", history),
+        queue: optional(packet, "queue", text),
         durable: optional(packet, "durable", durable),
       }),
     ],

@@ -43,6 +43,7 @@ export const RETRY_MAXIMUM = 5;
  *   | {type: "consume", queue: string, credit: number, mode: "auto" | "each" | "none"}
  *   | {type: "cancel", queue: string}
  *   | {type: "settle", queue: string, as: "accept" | "reject" | "release", messages: [number, number][], delay?: number}
+ *   | {type: "declare", temporary: true}
  *   | {type: "durable-open", name: string, selector: string, after?: Record<string, string>, from?: string, life?: number,
  *       take?: boolean, shared?: boolean}
  *   | {type: "durable-advance", name: string, positions: Record<string, string>}

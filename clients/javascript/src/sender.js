@@ -366,7 +366,8 @@ export class RequestSender {
     this.#table.resume({ limit: limits.requests, restarted, now: this.#environment.now() });
     this.#table.sift(({ ask, fields }) =>
       // A node of an older release would not know what this is, and close the connection for it.
-      (ask.type === "history" && !this.#tellsHistory) || (ask.type.startsWith("durable-") && !supports.includes(DURABLES))
+      (ask.type === "history" && !this.#tellsHistory) || (ask.type.startsWith("durable-") && !supports.includes(DURABLES)) ||
+      (ask.type === "declare" && !supports.includes("temporary"))
         ? new RequestRefused(NOT_KNOWN, "bad_request")
         : obstacle(ask, fields, limits),
     );

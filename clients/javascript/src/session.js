@@ -407,6 +407,19 @@ export class Session extends EventTarget {
     return this.#supervisor.consumers.consume(checkTopic(queue), { credit, ack }, options);
   }
 
+  /**
+   * Make a queue for the life of this session, which alone consumes from it; others send to it.
+   *
+   * @param {CallOptions & {temporary: true}} options - Other queues are declared by administrators.
+   * @returns {Promise<string>} Its path, to be told to those who shall send.
+   */
+  async declare({ temporary, ...options }) {
+    if (temporary !== true) throw new TypeError("only temporary queues are declared by clients");
+    this.#checkSupports("temporary", "temporary queues");
+    const { queue } = await this.#supervisor.sender.request({ type: "declare", temporary }, options);
+    return queue ?? "";
+  }
+
   #checkQueues() {
     this.#checkSupports(QUEUES, "queues");
   }

@@ -15,7 +15,8 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.adapters.logging.line_writer import LineWriter
 from gateway.adapters.logging.redaction import redact_fields
-from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED, Level, LogEvent
+from gateway.catalogue.log_event import Level, LogEvent
+from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 
 Format = Literal["auto", "console", "json"]
 

@@ -71,11 +71,18 @@ class MemoryQueueStore:
         return await self._connection.run(lambda grid, now: grid.queues.fire(partition, grid.generation, now))
 
     async def declare(
-        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None = None, source: str = "", fed: str = ""
+        self,
+        queue: TopicPath,
+        bounds: QueueBounds,
+        *,
+        owner: Ownership | None = None,
+        most: int = 1,
+        source: str = "",
+        fed: str = "",
     ) -> bool:
         """See the port."""
         return await self._connection.run(
-            lambda grid, now: grid.declare_queue(queue, bounds, owner=owner, source=source, fed=fed, now=now)
+            lambda grid, now: grid.declare_queue(queue, bounds, owner=owner, most=most, source=source, fed=fed, now=now)
         )
 
     async def feed(

@@ -344,12 +344,22 @@ class Queues:
         """Tell whether it is of the kind that has to be declared, and is not."""
         return is_reserved(name) and self._find(name) is None
 
-    def declare(self, name: TopicPath, bounds: QueueBounds, *, owner: SessionId | None, source: str, fed: str) -> bool:
+    def declare(
+        self,
+        name: TopicPath,
+        bounds: QueueBounds,
+        *,
+        owner: SessionId | None,
+        most: int,
+        source: str,
+        fed: str,
+    ) -> bool:
         """See ``QueueStore.declare``; that the session has not ended, others have found out."""
         partition = self._partitions[self.partition(name)]
         queue = partition.queues.get(name)
         if queue is None:
-            if len(partition.queues) >= MOST_QUEUES:
+            theirs = sum(owner == each.owner or owner in each.consumers for each in partition.queues.values())
+            if len(partition.queues) >= MOST_QUEUES or (owner is not None and theirs >= most):
                 return False
             queue = partition.queues[name] = _Queue(bounds)
         if not queue.is_declared:

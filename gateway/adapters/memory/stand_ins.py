@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Final
 
-from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.log_event import LogEvent
 from gateway.catalogue.metric import Metric
 from gateway.ports import Candidate, ConnectionRejected, MemoryUse
 

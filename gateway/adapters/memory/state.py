@@ -213,13 +213,21 @@ class GridData:
         return self.durables.open(ownership, name, terms, start=start, instead_of=instead_of, now=now)
 
     def declare_queue(
-        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None, source: str, fed: str, now: float
+        self,
+        queue: TopicPath,
+        bounds: QueueBounds,
+        *,
+        owner: Ownership | None,
+        most: int,
+        source: str,
+        fed: str,
+        now: float,
     ) -> bool:
         """Make a queue that is there until it is removed; see ``QueueStore.declare``."""
         if owner is not None and self.sessions.has_ended(owner.session, now):
             raise Fenced(f"session {owner.session} has ended")
         session = None if owner is None else owner.session
-        return self.queues.declare(queue, bounds, owner=session, source=source, fed=fed)
+        return self.queues.declare(queue, bounds, owner=session, most=most, source=source, fed=fed)
 
     def settle(self, command: SettleCommand, now: float) -> list[SettleResult]:
         """Settle what a consumer holds, all in one atomic step; see ``QueueStore.settle``."""

@@ -202,7 +202,14 @@ class RedisQueues:
         return len(due)
 
     async def declare(
-        self, queue: TopicPath, bounds: QueueBounds, *, owner: Ownership | None = None, source: str = "", fed: str = ""
+        self,
+        queue: TopicPath,
+        bounds: QueueBounds,
+        *,
+        owner: Ownership | None = None,
+        most: int = 1,
+        source: str = "",
+        fed: str = "",
     ) -> bool:
         """See ``QueueStore.declare``."""
         partition = self._partition(queue)
@@ -212,7 +219,7 @@ class RedisQueues:
                 *self._keys.queue(partition, queue),
                 *(self._keys.consuming(partition, session), self._keys.closed[partition]),
                 *self._head(queue),
-                *(_bounds(bounds), MOST_QUEUES, session, short_hash(session), source, fed or _NO_POSITION),
+                *(_bounds(bounds), MOST_QUEUES, session, short_hash(session), source, fed or _NO_POSITION, most),
             )
         )
         if reply == b"fenced" and owner is not None:

@@ -30,7 +30,7 @@ from gateway.adapters.websocket.upgrade_request import (
 )
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.log_event import LogEvent
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
 from gateway.ports import Access, Admission, ConnectionRejected, CountedConnection, EventLog, Metrics
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final, TypeAlias
 
-from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.log_event import LogEvent
 from gateway.catalogue.metric import Metric
 from gateway.core.journal import EventType
 from gateway.core.types import Epoch, SessionId

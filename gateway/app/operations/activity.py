@@ -11,7 +11,7 @@ from itertools import starmap
 from typing import Final, NamedTuple
 
 from gateway.catalogue import log_events as events
-from gateway.catalogue.log_events import LogEvent
+from gateway.catalogue.log_event import LogEvent
 from gateway.core.wire.codes import Outcome
 from gateway.ports import EventLog
 

@@ -32,6 +32,7 @@ from gateway.ports import (
     Ownership,
     PublishCommand,
     PublishResult,
+    QueueBounds,
     Restored,
     SelectionChanges,
     SendCommand,
@@ -319,6 +320,20 @@ class FencedStore(Fencing):
             answers.append(await self._grid.queues.settle(command))
 
         await self._write(session, settle)
+        return answers[-1]
+
+    async def declare_queue(self, session: Session, queue: TopicPath, bounds: QueueBounds, *, most: int) -> bool:
+        """Make a queue for the life of a session; see ``QueueStore.declare``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        answers: list[bool] = []
+
+        async def declare(ownership: Ownership) -> None:
+            answers.append(await self._grid.queues.declare(queue, bounds, owner=ownership, most=most))
+
+        await self._write(session, declare)
         return answers[-1]
 
     # --- Durable subscriptions ----------------------------------------------------------------------------------------

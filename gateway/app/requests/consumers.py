@@ -25,9 +25,10 @@ from gateway.app.session.consumer import Consumer, Terms
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import queue_metrics as catalogue
+from gateway.core.destinations.reserved import SHARED
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import State
-from gateway.core.topics.topics import is_reserved, topic_partition
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import DeliveryTag, RequestNumber, TopicPath
 from gateway.core.wire.codec import encode_message
 from gateway.core.wire.queue_packets import (
@@ -112,7 +113,7 @@ class Consumers:
             session.consumers = {}
         if known is None:
             self._count += 1
-            if is_reserved(queue):
+            if queue.startswith(SHARED):
                 self._feeder.begin(queue)
         session.consumers[queue] = consumer
         followers = self._following.setdefault(partition, set())
@@ -144,7 +145,7 @@ class Consumers:
             return
         del consumers[consumer.queue]
         self._count -= 1
-        if is_reserved(consumer.queue):
+        if consumer.queue.startswith(SHARED):
             self._feeder.end(consumer.queue)
         if not consumers:
             session.consumers = None

@@ -53,6 +53,7 @@ from gateway.core.wire.properties import check_properties
 from gateway.core.wire.queue_packets import (
     Cancel,
     Consume,
+    Declare,
     Send,
     Settle,
 )
@@ -177,7 +178,7 @@ class Requests:
                 await self._history.read(session, request)
             case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable() as request:
                 await self._durables.execute(session, request)
-            case Send() | Settle() | Consume() | Cancel():
+            case Send() | Settle() | Consume() | Cancel() | Declare():
                 await self._queueing.execute(session, run)
             case SetProperties() as request:
                 await self._set_properties(session, request)

@@ -18,7 +18,7 @@ from gateway.app.session.consumer import Terms
 from gateway.app.session.session import Session
 from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.destinations.limits import SECONDS_PER_DAY, QueueLimits, WhenFull
-from gateway.core.destinations.reserved import RESERVED_LIMITS, SHARED, may_consume
+from gateway.core.destinations.reserved import RESERVED_LIMITS, SHARED, TEMPORARY, may_consume, temporary_queue
 from gateway.core.session.pending import Work as Asked
 from gateway.core.session.server_session import number_used
 from gateway.core.topics.selectors import parse_selector
@@ -35,6 +35,7 @@ from gateway.core.wire.queue_packets import (
     QUEUES,
     Cancel,
     Consume,
+    Declare,
     Send,
     Settle,
     Settlement,
@@ -65,6 +66,9 @@ LONGEST_DELAY: Final = 366 * SECONDS_PER_DAY
 MOST_HEADERS: Final = 32
 HEADER_BYTES: Final = 4 * 1024
 """Headers of a message, and bytes of all of them as JSON: what tells what to do with it, and not what it is about."""
+
+MOST_TEMPORARY: Final = 100
+"""Temporary queues of one session: one for answers, and some for what it does at a time (P20)."""
 
 STEPS_PER_PACKET: Final = 20
 """Steps of judging in the time that a packet takes to be read and executed, as of a reading of history."""
@@ -137,6 +141,8 @@ class Queueing:
                 await self.consume(session, request)
             case Cancel() as request:
                 await self.cancel(session, request)
+            case Declare() as request:
+                await self.declare(session, request)
             case _:
                 raise AssertionError(f"{type(run[0]).__name__} is not about queues")
 
@@ -276,12 +282,33 @@ class Queueing:
             )
         session.reply(Reply(request=request.request))
 
+    async def declare(self, session: Session, request: Declare) -> None:
+        """Make a temporary queue; its number is that of the request, so that it is made once.
+
+        Raises:
+            RequestRefused: the session may declare none, or no more.
+            Outdated, SessionLost, GridUnavailable: as of ``send``.
+        """
+        if not self._store.replicated:
+            raise RequestRefused("sessions are not replicated here", code=ErrorCode.NOT_REPLICATED)
+        self._authorisation.check_declare(session)
+        queue = temporary_queue(session.id, request.request)
+        await self._prepare(session, queue)
+        if not await self._store.declare_queue(session, queue, bounds_of(RESERVED_LIMITS), most=MOST_TEMPORARY):
+            raise RequestRefused(
+                f"the session has {MOST_TEMPORARY} temporary queues, or their partition as many queues as it may have",
+                code=ErrorCode.TOO_MANY_CONSUMERS,
+            )
+        session.reply(Reply(request=request.request, queue=queue))
+
     async def _check_consume(self, session: Session, queue: TopicPath) -> None:
         if not is_reserved(queue):
             self._authorisation.check_consume(session, queue)
             return
         if not may_consume(queue, principal=session.principal, session=session.id):
             raise RequestRefused(f"the queue {shown(queue)} is another one's", code=ErrorCode.FORBIDDEN)
+        if queue.startswith(TEMPORARY):
+            return
         source = await self.feeder.look(queue)
         judging = Work()
         try:
@@ -370,7 +397,8 @@ class Queueing:
         queue = parse_topic(name)
         limits = self._destinations.queue(queue)
         if is_reserved(queue):
-            limits = RESERVED_LIMITS if consumes and queue.startswith(SHARED) else None
+            is_known = queue.startswith(TEMPORARY) or (consumes and queue.startswith(SHARED))
+            limits = RESERVED_LIMITS if is_known else None
         if limits is None:
             raise _no_queue(queue)
         return queue, limits

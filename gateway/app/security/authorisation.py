@@ -23,6 +23,7 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
+from gateway.core.destinations.reserved import TEMPORARY
 from gateway.core.policy.permissions import OPEN, Narrowed, Permissions, Policy
 from gateway.core.policy.system_roles import is_of_system, permissions_of_system
 from gateway.core.topics.selections import Selections
@@ -153,7 +154,9 @@ class Authorisation:
         Raises:
             RequestRefused: the session may not send to the queue.
         """
-        if not session.permissions.may_send(queue):
+        permissions = session.permissions
+        # Only those know its path whom its session has told.
+        if not (permissions.send if queue.startswith(TEMPORARY) else permissions.may_send(queue)):
             self._metrics.add(catalogue.FORBIDDEN, label="send")
             raise _forbidden(f"you may not send to {shown(queue)}")
 
@@ -166,6 +169,16 @@ class Authorisation:
         if not session.permissions.may_consume(queue):
             self._metrics.add(catalogue.FORBIDDEN, label="consume")
             raise _forbidden(f"you may not consume from {shown(queue)}")
+
+    def check_declare(self, session: Session) -> None:
+        """Let pass the declaration of a temporary queue.
+
+        Raises:
+            RequestRefused: the session may declare none.
+        """
+        if not session.permissions.declare:
+            self._metrics.add(catalogue.FORBIDDEN, label="declare")
+            raise _forbidden("you may not declare temporary queues")
 
     def check_properties(self, permissions: Permissions, names: Iterable[str]) -> None:
         """Let pass properties that a client sets, changes or removes.

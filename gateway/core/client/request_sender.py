@@ -34,7 +34,9 @@ from gateway.core.wire.packets import (
     Welcome,
 )
 from gateway.core.wire.queue_packets import (
+    TEMPORARY,
     Consume,
+    Declare,
 )
 
 EVERYWHERE: Final = ""
@@ -296,7 +298,7 @@ def _word_for(ask: ClientAsk) -> str:
         return HISTORY
     if isinstance(ask, OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable):
         return DURABLES
-    return EVERYWHERE
+    return TEMPORARY if isinstance(ask, Declare) else EVERYWHERE
 
 
 def _consumed(queue: str, refused: Callable[[str, RequestRefused], None], outcome: Reply | GatewayError) -> None:

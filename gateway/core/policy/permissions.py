@@ -157,6 +157,7 @@ class Role:
         publish: topics that may be published to.
         send: queues that messages may be sent to.
         consume: queues whose messages may be consumed.
+        declare: whether temporary queues may be declared.
         properties: names of properties that clients may set; ``*`` for all.
         admin: actions of administrators, each one of ``ADMIN_ACTIONS``, ``*``, or ``*`` in place of what follows the
             colon.
@@ -167,6 +168,7 @@ class Role:
     publish: tuple[Template, ...] = ()
     send: tuple[Template, ...] = ()
     consume: tuple[Template, ...] = ()
+    declare: bool = False
     properties: frozenset[str] = frozenset()
     admin: frozenset[str] = frozenset()
     mirror: MirrorMode = MirrorMode.ASYNC
@@ -211,6 +213,7 @@ class Permissions:
         publish: topics that may be published to.
         send: queues that messages may be sent to.
         consume: queues whose messages may be consumed.
+        declare: whether temporary queues may be declared.
         properties: names of properties that may be set; ``*`` for all.
         publishes_all: whether every topic may be published to that is not the system's, so that nobody has to ask.
         selects_all: likewise, whether everything may be selected.
@@ -229,6 +232,7 @@ class Permissions:
         "_send",
         "consume",
         "consumes_all",
+        "declare",
         "properties",
         "publish",
         "publishes_all",
@@ -247,6 +251,7 @@ class Permissions:
         publish: Iterable[Selector] | RuleSet = (),
         send: Iterable[Selector] | RuleSet = (),
         consume: Iterable[Selector] | RuleSet = (),
+        declare: bool = False,
         properties: frozenset[str] = frozenset(),
         room: SharedRoom | None = None,
     ) -> None:
@@ -258,6 +263,7 @@ class Permissions:
         self.publish = self._publish.selectors
         self.send = self._send.selectors
         self.consume = self._consume.selectors
+        self.declare = declare
         self.properties = properties
         self.publishes_all = any(each.text == ANY for each in self.publish)
         self.selects_all = any(each.text == ANY for each in self.select)
@@ -448,6 +454,7 @@ class Policy:
                 publish=publish,
                 send=send,
                 consume=consume,
+                declare=any(role.declare for role in several),
                 properties=frozenset().union(*(role.properties for role in several)),
                 room=self._room,
             )
@@ -504,6 +511,7 @@ OPEN: Final = Policy(
             publish=(parse_template(ANY),),
             send=(parse_template(ANY),),
             consume=(parse_template(ANY),),
+            declare=True,
             properties=frozenset({EVERYTHING}),
         )
     },

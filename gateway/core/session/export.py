@@ -54,6 +54,7 @@ from gateway.core.wire.packets import (
 from gateway.core.wire.queue_packets import (
     Cancel,
     Consume,
+    Declare,
     Send,
     Settle,
 )
@@ -214,7 +215,7 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
             return ["properties", request, resubmitted, dict(changes)]
         case Authenticate(request, secret, principal, resubmitted):
             return ["authenticate", request, resubmitted, principal, secret]
-        case Send() | Consume() | Cancel() | Settle():
+        case Send() | Consume() | Cancel() | Settle() | Declare():
             return write_queue_request(work, bodies)
         case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
             return write_durable_request(work)

@@ -10,13 +10,14 @@ from gateway.core.wire.queue_packets import (
     AckMode,
     Cancel,
     Consume,
+    Declare,
     QueueRequest,
     Send,
     Settle,
     Settlement,
 )
 
-QUEUE_REQUESTS: Final = frozenset({"send", "consume", "cancel", "settle"})
+QUEUE_REQUESTS: Final = frozenset({"send", "consume", "cancel", "settle", "declare"})
 """What the rows begin with."""
 
 
@@ -32,6 +33,8 @@ def write_queue_request(work: QueueRequest, bodies: Bodies) -> list[JsonValue]:
         case Settle(request, queue, messages, outcome, delay, resubmitted):
             pairs: list[JsonValue] = [[message, tag] for message, tag in messages]
             return ["settle", request, resubmitted, queue, outcome.value, delay, pairs]
+        case Declare(request, resubmitted):
+            return ["declare", request, resubmitted]
 
 
 def read_queue_request(row: JsonValue, record: Record, name: str) -> QueueRequest:
@@ -41,6 +44,8 @@ def read_queue_request(row: JsonValue, record: Record, name: str) -> QueueReques
         InvalidExport: it is nothing of the kind.
     """
     match row:
+        case ["declare", int(request), bool(resubmitted)] if request >= 0:
+            return Declare(RequestNumber(request), resubmitted)
         case [str(kind), int(request), bool(resubmitted), str(queue), *rest] if request >= 0:
             number = RequestNumber(request)
             try:

@@ -25,7 +25,7 @@ from gateway.core.types import (
 )
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.wire.durable_packets import DURABLES, DurablePlace, DurableRequest
-from gateway.core.wire.queue_packets import QUEUES, Message, QueueRequest
+from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Message, QueueRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,7 +285,7 @@ KEEP: Final = "keep"
 HISTORY: Final = "history"
 """The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, DURABLES})
+SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES})
 """What servers of this release understand beyond the first one."""
 
 
@@ -453,6 +453,7 @@ class Reply:
         version: of the value, for a publish.
         event: id of the event, for a publish.
         sent: id of the message, for a send; 0 if the node does not know it any more.
+        queue: path of the queue, for a declaration.
         durable: where a durable subscription goes on, for its opening.
         error: the error code if it was refused.
         message: with an error, a sentence for people.
@@ -465,6 +466,7 @@ class Reply:
     event: EventId | None = None
     history: HistoryPart | None = None
     sent: MessageId | None = None
+    queue: str | None = None
     durable: DurablePlace | None = None
     error: ErrorCode | None = None
     message: str = ""

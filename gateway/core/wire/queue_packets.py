@@ -13,6 +13,10 @@ QUEUES: Final = "queues"
 """The word with which both sides say that they know queues (protocol 13)."""
 
 
+TEMPORARY: Final = "temporary"
+"""The word with which a server says that it can be asked for temporary queues (protocol 13.6)."""
+
+
 class AckMode(StrEnum):
     """How a consumer's messages are settled (protocol 13.3)."""
 
@@ -113,7 +117,20 @@ class Settle:
     resubmitted: bool = False
 
 
-QueueRequest: TypeAlias = Send | Consume | Cancel | Settle
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """Make a queue for the life of the session, which alone consumes from it (protocol 13.6).
+
+    Attributes:
+        request: the request's number.
+        resubmitted: it was sent before a failover and never answered.
+    """
+
+    request: RequestNumber
+    resubmitted: bool = False
+
+
+QueueRequest: TypeAlias = Send | Consume | Cancel | Settle | Declare
 """What clients ask of queues."""
 
 

@@ -299,3 +299,29 @@ async def test_delayed_messages_come_in_time(cluster: Cluster) -> None:
     await worker.send(JOBS, "later", delay=0.5)
     await worker.send(JOBS, "now")
     assert [each.value for each in await take(consumer, 2)] == ["now", "later"]
+
+
+@pytest.mark.promise("P7")
+async def test_a_temporary_queue_is_its_sessions_and_ends_with_it(cluster: Cluster) -> None:
+    asker = await connect(cluster.proxy.url, "alice")
+    worker, stranger = await cluster.elsewhere(1), await cluster.elsewhere(2)
+    answers = await asker.declare(temporary=True)
+    assert answers != await asker.declare(temporary=True)
+    consumer = await asker.consume(answers, ack="each")
+    await worker.send(answers, 1)
+    with pytest.raises(RequestRefused, match="another one's"):
+        await stranger.consume(answers)
+    (first,) = await take(consumer, 1)
+    await first.accept()
+    # It goes along to another node.
+    cluster.proxy.target = cluster.nodes[2].gateway.port
+    cluster.proxy.cut()
+    await worker.send(answers, 2)
+    (second,) = await take(consumer, 1)
+    assert [each.value for each in (first, second)] == [1, 2]
+    await asker.close()
+    for gone in (answers, answers + "0", "$tmp-x/1"):
+        with pytest.raises(NoSuchQueue):
+            await worker.send(gone, 3)
+    with pytest.raises(ValueError, match="temporary"):
+        await worker.declare(temporary=False)

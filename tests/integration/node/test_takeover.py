@@ -9,6 +9,7 @@ import pytest
 
 from gateway.app.cluster.takeover.stages import SessionStage
 from gateway.catalogue import log_events as events
+from gateway.catalogue.log_event import LogEvent
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import NodeRef
 from tests.support.virtual_cluster import VirtualCluster, VirtualNode, run_virtually
@@ -23,7 +24,7 @@ async def is_cleaned_up(by: VirtualNode) -> bool:
     return await by.grid.nodes.takeovers() == [] and len(await by.grid.nodes.lost()) > 0
 
 
-def told(cluster: VirtualCluster, event: events.LogEvent) -> list[dict[str, object]]:
+def told(cluster: VirtualCluster, event: LogEvent) -> list[dict[str, object]]:
     return [each for node in cluster.nodes.values() for each in node.log.of(event)]
 
 

@@ -11,6 +11,7 @@
 -- ARGV[7] short hash of its id
 -- ARGV[8] for what it is, if it is no session's
 -- ARGV[9] where that begins
+-- ARGV[10] queues in this partition that the session may have, or consume from
 -- Result  1; 'queues': there are as many as there may be; 'fenced': the session has ended; 'stale': the caller must adopt
 --         the grid again
 --
@@ -24,6 +25,9 @@ if session ~= '' and redis.call('ZSCORE', KEYS[14], ARGV[7]) then
 end
 if not meta.source and not meta.owner then
   if not known and redis.call('HLEN', QUEUES) - 1 >= tonumber(ARGV[5]) then
+    return 'queues'
+  end
+  if session ~= '' and redis.call('HLEN', KEYS[13]) >= tonumber(ARGV[10]) then
     return 'queues'
   end
   if session ~= '' then

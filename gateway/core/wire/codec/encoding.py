@@ -39,6 +39,7 @@ from gateway.core.wire.packets import (
 from gateway.core.wire.queue_packets import (
     Cancel,
     Consume,
+    Declare,
     Send,
     Settle,
 )
@@ -117,7 +118,7 @@ def encode_request(body: ClientRequest) -> bytes:
                 dumps(topic),
                 value,
             )
-        case Send() | Consume() | Cancel() | Settle():
+        case Send() | Consume() | Cancel() | Settle() | Declare():
             return encode_queue_request(body)
         case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
             return encode_durable_request(body)
@@ -219,6 +220,8 @@ def encode_reply(reply: Reply) -> bytes:
         content["event"] = reply.event
     if reply.sent is not None:
         content["sent"] = reply.sent
+    if reply.queue is not None:
+        content["queue"] = reply.queue
     if reply.durable is not None:
         content["durable"] = write_durable_place(reply.durable)
     return _body(content)

@@ -27,6 +27,7 @@ from gateway.core.wire.queue_packets import (
     AckMode,
     Cancel,
     Consume,
+    Declare,
     Message,
     QueueRequest,
     Send,
@@ -41,6 +42,7 @@ _NAMES: Final[dict[type[QueueRequest], str]] = {
     Consume: "consume",
     Cancel: "cancel",
     Settle: "settle",
+    Declare: "declare",
 }
 
 # --- From the client ----------------------------------------------------------------------------------------------
@@ -87,6 +89,13 @@ def read_consume(packet: Object) -> Consume:
 def read_cancel(packet: Object) -> Cancel:
     """Read a cancel."""
     return Cancel(request_number(packet), read_text(packet, "queue"), read_resubmitted(packet))
+
+
+def read_declare(packet: Object) -> Declare:
+    """Read a declaration."""
+    if not read_flag(packet, "temporary"):
+        raise BadField("'temporary' must be true: clients declare no other queues")
+    return Declare(request_number(packet), read_resubmitted(packet))
 
 
 def read_settle(packet: Object) -> Settle:
@@ -146,27 +155,35 @@ def encode_queue_request(body: QueueRequest) -> bytes:
     Raises:
         RequestRefused: a text that an application put in is not Unicode (BAD_REQUEST).
     """
-    content: Object = {"type": _NAMES[type(body)], "request": body.request, "queue": body.queue}
+    content: Object = {"type": _NAMES[type(body)], "request": body.request}
+    if isinstance(body, Declare):
+        content["temporary"] = True
+    else:
+        content["queue"] = body.queue
     if body.resubmitted:
         content["resubmitted"] = True
     match body:
         case Send():
-            if body.headers:
-                content["headers"] = dict(body.headers)
-            if body.delay:
-                content["delay"] = body.delay
-            if body.expires is not None:
-                content["expires"] = body.expires
-            return b'%b,"value":%b}' % (dumps(content)[1:-1], body.value)
+            return _encode_send(body, content)
         case Consume():
             content |= {"credit": body.credit, "mode": body.mode}
         case Settle():
             content |= {"as": body.outcome, "messages": body.messages}
             if body.delay:
                 content["delay"] = body.delay
-        case Cancel():
+        case Cancel() | Declare():
             pass
     return dumps(content)[1:]
+
+
+def _encode_send(body: Send, content: Object) -> bytes:
+    if body.headers:
+        content["headers"] = dict(body.headers)
+    if body.delay:
+        content["delay"] = body.delay
+    if body.expires is not None:
+        content["expires"] = body.expires
+    return b'%b,"value":%b}' % (dumps(content)[1:-1], body.value)
 
 
 def encode_message(message: Message, headers: bytes, value: bytes) -> bytes:

@@ -42,6 +42,7 @@ from gateway.core.wire.codec.fields import (
 from gateway.core.wire.codec.queue_packets import (
     read_cancel,
     read_consume,
+    read_declare,
     read_long_send,
     read_message,
     read_send,
@@ -283,6 +284,7 @@ def _reply(packet: Object) -> Reply:
             event=None if event is None else EventId(event),
             history=None if packet.get("history") is None else _history(read_object(packet, "history")),
             sent=None if sent is None else MessageId(sent),
+            queue=read_optional_text(packet, "queue"),
             durable=None if packet.get("durable") is None else read_durable_place(read_object(packet, "durable")),
         )
     if not isinstance(error, dict):
@@ -359,6 +361,7 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "consume": read_consume,
     "cancel": read_cancel,
     "settle": read_settle,
+    "declare": read_declare,
     "durable-open": read_durable_open,
     "durable-advance": read_durable_advance,
     "durable-release": read_durable_release,

@@ -13,6 +13,7 @@ from gateway.adapters.authentication import Algorithm, ClaimRules, JwtAuthentica
 from gateway.adapters.authentication.key_sources import COOLDOWN
 from gateway.adapters.memory import MemoryEventLog
 from gateway.catalogue import log_events as events
+from gateway.catalogue.log_event import LogEvent
 from gateway.ports import AuthenticationUnavailable, Credentials, CredentialsRefused
 from tests.support.clock import VirtualClock, eventually
 from tests.support.issuers import AUDIENCE, ISSUER, NOW, HttpStandIn, Provider, jwk, token
@@ -46,7 +47,7 @@ class Bench:
         assert identity is not None
         return identity.principal
 
-    def told(self, event: events.LogEvent) -> int:
+    def told(self, event: LogEvent) -> int:
         return len(self.log.of(event))
 
 

@@ -12,7 +12,8 @@ from gateway.adapters.logging import StructuredEventLog, redact
 from gateway.adapters.logging.line_writer import MOST_LINES, LineWriter
 from gateway.adapters.tokens import ItsdangerousTokenSigner
 from gateway.catalogue import log_events as events
-from gateway.catalogue.log_events import LOG_EVENTS, Level, LogEvent
+from gateway.catalogue.log_event import Level, LogEvent
+from gateway.catalogue.log_events import LOG_EVENTS
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId, TokenGeneration
 from tests.support.times import scaled
 
