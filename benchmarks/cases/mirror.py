@@ -32,7 +32,7 @@ LOADS: Final[Mapping[str, Load]] = {
 TURNS: Final = 10
 QUICK_TURNS: Final = 3
 _WITHOUT, _WITH = "without", "with"
-_LIVE, _ALL = "live", "all"
+_LIVE, _BACKUP, _ALL = "live", "backup", "all"
 STEADY_BOUND: Final = 1.15
 OWN_BOUND: Final = 1.35
 """What is demanded: at most so much of what the live node uses without a backup."""
@@ -40,6 +40,8 @@ OWN_BOUND: Final = 1.35
 LIVE_WITHOUT: Final = Figure("live_without", "live node, without", "µs", Better.LOWER, 2)
 LIVE_WITH: Final = Figure("live_with", "… with a backup", "µs", Better.LOWER, 2)
 LIVE_RATIO: Final = Figure("live_ratio", "… ratio", "", Better.LOWER, 3)
+BACKUP_WITHOUT: Final = Figure("backup_without", "the other node, without", "µs", Better.LOWER, 2)
+BACKUP_WITH: Final = Figure("backup_with", "… as the backup", "µs", Better.LOWER, 2)
 ALL_WITHOUT: Final = Figure("all_without", "all processes, without", "µs", Better.LOWER, 2)
 ALL_WITH: Final = Figure("all_with", "… with a backup", "µs", Better.LOWER, 2)
 ALL_RATIO: Final = Figure("all_ratio", "… ratio", "", Better.LOWER, 3)
@@ -59,7 +61,9 @@ class MirrorCase(Case):
         "compared with its neighbour: the ratio is the median of these. All processes are the live node, its backup "
         "and Redis."
     )
-    figures: ClassVar[Sequence[Figure]] = (LIVE_WITHOUT, LIVE_WITH, LIVE_RATIO, ALL_WITHOUT, ALL_WITH, ALL_RATIO)
+    figures: ClassVar[Sequence[Figure]] = (
+        LIVE_WITHOUT, LIVE_WITH, LIVE_RATIO, BACKUP_WITHOUT, BACKUP_WITH, ALL_WITHOUT, ALL_WITH, ALL_RATIO,
+    )  # fmt: skip
     contestants: ClassVar[Sequence[str]] = (OURS, SYNC)
     rounds: ClassVar[int] = 1
     apart: ClassVar[str] = "the published run is older than it"
@@ -86,28 +90,25 @@ class MirrorCase(Case):
         for variant, load in LOADS.items():
             context.progress.say(f"mirror: {variant}, {contestant}")
             try:
-                live, everything = _compare(load, MODES[contestant], context)
+                cpu = _compare(load, MODES[contestant], context)
             except SystemFailed as failed:
                 rows.append(Row(_NAME, variant, contestant, {}, [str(failed)]))
                 continue
-            more, more_in_all = (Ratio.of(turns[_WITHOUT], turns[_WITH]) for turns in (live, everything))
-            values = {
-                LIVE_WITHOUT.name: median(live[_WITHOUT]),
-                LIVE_WITH.name: median(live[_WITH]),
-                LIVE_RATIO.name: more.middle,
-                ALL_WITHOUT.name: median(everything[_WITHOUT]),
-                ALL_WITH.name: median(everything[_WITH]),
-                ALL_RATIO.name: more_in_all.middle,
+            more, more_in_all = (Ratio.of(cpu[whose][_WITHOUT], cpu[whose][_WITH]) for whose in (_LIVE, _ALL))
+            values = {f"{whose}_{name}": median(turns[name]) for whose, turns in cpu.items() for name in turns}
+            values |= {LIVE_RATIO.name: more.middle, ALL_RATIO.name: more_in_all.middle}
+            details = {
+                "live": str(more),
+                "all": str(more_in_all),
+                "turns": {whose: dict(turns) for whose, turns in cpu.items()},
             }
-            details = {"live": str(more), "all": str(more_in_all), "turns": {_LIVE: dict(live), _ALL: dict(everything)}}
             rows.append(Row(_NAME, variant, contestant, values, details=details))
         return rows
 
 
-def _compare(load: Load, mode: str, context: Context) -> tuple[Turns, Turns]:
-    """Drive nodes with and without a backup in turns; returns the CPU of the live node, and that of all processes."""
-    live: dict[str, list[float]] = defaultdict(list)
-    everything: dict[str, list[float]] = defaultdict(list)
+def _compare(load: Load, mode: str, context: Context) -> Mapping[str, Turns]:
+    """Drive nodes with and without a backup in turns; returns the CPU of the live node, its backup and all together."""
+    cpu: dict[str, dict[str, list[float]]] = {whose: defaultdict(list) for whose in (_LIVE, _BACKUP, _ALL)}
     reports: dict[str, Report] = {}
     with _clusters(mode, context) as clusters:
         turns = {name: _Turns(name, cluster, load, context, reports) for name, cluster in clusters.items()}
@@ -115,9 +116,11 @@ def _compare(load: Load, mode: str, context: Context) -> tuple[Turns, Turns]:
         # One turn before all that count: code and scripts are loaded, allocators have grown.
         for number, (name, value) in enumerate(in_turns({key: each.measure for key, each in turns.items()}, count + 1)):
             if number >= len(clusters):
-                live[name].append(value)
-                everything[name].append(reports[name].system_cpu_per_delivery or 0.0)
-    return live, everything
+                report = reports[name]
+                cpu[_LIVE][name].append(value)
+                cpu[_BACKUP][name].append(report.cpu_per_delivery(Role.BALANCER) or 0.0)
+                cpu[_ALL][name].append(report.system_cpu_per_delivery or 0.0)
+    return cpu
 
 
 @contextlib.contextmanager

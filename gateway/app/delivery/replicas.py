@@ -68,6 +68,8 @@ class Replicas:
 
     Attributes:
         restored: values that were written back into a grid that had lost them.
+        moved: partitions whose place (``Partition.handed_out``) may have changed, or that have come or gone, since
+            somebody emptied it.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Replicas:
         self._partitions: dict[int, Partition] = {}
         self._closed = False
         self.restored = 0
+        self.moved: set[int] = set()
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._partitions.values())
@@ -125,6 +128,7 @@ class Replicas:
             partition.holders -= 1
             if partition.holders == 0:
                 del self._partitions[number]
+                self.moved.add(number)
                 self._tail.unfollow(number)
                 self._forget_waiting(partition)
                 if partition.reader is not None:
@@ -166,6 +170,7 @@ class Replicas:
             applied()
             return
         partition.generation = batch.position.grid_generation
+        self.moved.add(batch.partition)
         if self._queues.put(queue, batch.values):
             self._applied(partition, queue, batch)
             applied()
@@ -181,6 +186,7 @@ class Replicas:
     def _applied(self, partition: Partition, queue: MatchingQueue, batch: TailBatch) -> None:
         if partition.queue is queue:  # else its stream is followed anew since
             partition.recent.add(batch)
+            self.moved.add(partition.number)
             if partition.awaited:
                 partition.advanced()
 
@@ -204,6 +210,7 @@ class Replicas:
         if partition.reader is not None:
             partition.reader.cancel()
         partition.complete.clear()
+        self.moved.add(partition.number)
         partition.reader = asyncio.create_task(self._read_values(partition), name=f"read-partition-{partition.number}")
 
     async def _read_values(self, partition: Partition) -> None:
@@ -229,6 +236,7 @@ class Replicas:
                 await asyncio.sleep(RETRY_READ)
                 continue
             partition.complete.set()
+            self.moved.add(partition.number)
             partition.reader = None
             partition.advanced()
             self._completed(partition)
@@ -239,6 +247,7 @@ class Replicas:
         self._forget_waiting(partition)
         number = partition.number
         partition.recent = RecentEntries(position)
+        self.moved.add(number)
         partition.queue = MatchingQueue(
             lambda values: self._apply(partition, values, live=True),
             lambda bug: self._lost(number, bug),
@@ -297,6 +306,7 @@ class Replicas:
 
     def _apply(self, partition: Partition, values: Iterable[TopicValue], *, live: bool) -> None:
         # Flat, without the methods of ``TopicValues``: it is done for every update.
+        self.moved.add(partition.number)
         places, newest, snapshots = partition.values.places, partition.values.newest, partition.snapshots
         changes: list[Change] = []
         for value in values:

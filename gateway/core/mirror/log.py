@@ -118,7 +118,7 @@ class MirrorLog(Generic[S]):
         self._line: deque[SessionTap[S]] = deque()
         self._lined: set[int] = set()
         self._gone: list[int] = []
-        self._cuts: dict[int, EventId] = {}
+        self._cuts: dict[int, EventId | None] = {}
         self._bucket = TokenBucket(rate, WHOLE_AT_ONCE)
 
     def __len__(self) -> int:
@@ -237,11 +237,11 @@ class MirrorLog(Generic[S]):
 
     # --- Frames -------------------------------------------------------------------------------------------------------
 
-    def frame(self, cuts: Mapping[int, EventId], now: float) -> bytes | None:
+    def frame(self, cuts: Mapping[int, EventId | None], now: float) -> bytes | None:
         """Write all that has changed.
 
         Args:
-            cuts: how far this node has come in each partition.
+            cuts: how far this node has come in partitions in which that may have changed; None if nobody can tell.
             now: monotonic seconds.
 
         Returns:
@@ -303,20 +303,22 @@ class MirrorLog(Generic[S]):
         rows, self._rows, self._row = self._rows, [], _Row(NOTHING, 0)
         stale, copied = self._stale, self._copied
         for row in rows:
-            argument = row.argument if isinstance(row.argument, int) else self._number_of(row.argument, frame)
-            if row.sessions:
-                group = self._slots_of(row.sessions)
-                if group:
-                    others = [copied[each] for each in row.others if each in copied]
-                    frame.step_together(row.step, argument, group, others)
-                continue
-            slots = [slot for slot in row.slots if slot not in stale] if stale else row.slots
-            if slots:
-                frame.step(row.step, argument, slots)
+            if not row.sessions:
+                slots = [slot for slot in row.slots if slot not in stale] if stale else row.slots
+                if slots:
+                    frame.step(row.step, self._number_of(row.argument, frame), slots)
+            elif group := self._slots_of(row.sessions):
+                others = [copied[each] for each in row.others if each in copied]
+                frame.step_together(row.step, self._number_of(row.argument, frame), group, others)
         stale.clear()
 
-    def _number_of(self, run: Run, frame: FrameWriter) -> int:
-        """Find the number of a run, which is sent first if the backup does not know it."""
+    def _number_of(self, run: Run | int, frame: FrameWriter) -> int:
+        """Find the number of a run, which is sent first if the backup does not know it; a number of packets stays.
+
+        Only for a row that is written: a frame may be left out that has nothing to say.
+        """
+        if isinstance(run, int):
+            return run
         number = self._runs.find(run)
         if number is None:
             number = self._runs.add(run)
@@ -346,13 +348,8 @@ class MirrorLog(Generic[S]):
         if written:
             self._groups.clear()
 
-    def _changed_cuts(self, cuts: Mapping[int, EventId]) -> dict[int, EventId | None]:
+    def _changed_cuts(self, cuts: Mapping[int, EventId | None]) -> dict[int, EventId | None]:
         before = self._cuts
-        changed: dict[int, EventId | None] = {
-            number: event for number, event in cuts.items() if before.get(number) != event
-        }
-        if len(before) > len(cuts) or not before.keys() <= cuts.keys():
-            changed.update({number: None for number in before if number not in cuts})
-        if changed:
-            self._cuts = dict(cuts)
+        changed = {number: event for number, event in cuts.items() if before.get(number) != event}
+        before.update(changed)
         return changed

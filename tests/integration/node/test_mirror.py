@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.app.cluster.mirror.gate import GatedConnection
+from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import SessionId
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports import Backup
@@ -65,6 +66,33 @@ async def test_a_client_whose_node_died_goes_on_at_the_backup(mirrored: list[Tes
             await published(again, 2, "c", 5)
             assert n2.gateway.node.holder is not None
             assert SessionId(welcome["session"]) not in n2.gateway.node.holder
+
+
+async def test_the_backup_knows_how_far_its_node_is_in_each_partition(mirrored: list[TestNode]) -> None:
+    """Frames tell of places that have moved: those of all partitions together are where the node is."""
+    n1, n2, n3 = mirrored
+    replicas = n1.gateway.node.sessions.delivery.replicas
+    holder = n2.gateway.node.holder
+    assert holder is not None
+
+    def agree() -> bool:
+        cuts = {number: event for number, event in holder._nodes[n1.gateway.me].copies.cuts.items() if event}
+        places = {each.number: each.handed_out for each in replicas}
+        return cuts == {number: place.event(number) for number, place in places.items() if place is not None}
+
+    async with RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        async with RawClient(n1.url) as raw:
+            await subscribed(raw, "**")
+            for number in range(8):
+                await ask.publish(f"root{number}/x", number)
+                await raw.expect("update")
+            await eventually(agree)
+            replicas.read_again(next(iter(replicas)).number)
+            await ask.publish("root0/x", "again")
+            await raw.expect("update")
+            await eventually(agree)
+            assert len(replicas) == TOPIC_PARTITIONS
 
 
 async def test_any_node_asks_the_backup(mirrored: list[TestNode]) -> None:

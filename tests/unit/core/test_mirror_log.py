@@ -291,3 +291,19 @@ def test_the_choice_is_spread_and_changes_for_those_alone_whose_backup_goes() ->
     after = choices([each for each in nodes if each != gone])
     assert all(after[me] == before[me] for me in nodes if before[me] != gone)
     assert after[nodes[0]] != gone
+
+
+def test_a_run_that_went_to_nobody_who_is_copied_is_sent_with_the_first_who_is() -> None:
+    pair = Pair()
+    session, other = pair.session("s"), pair.session("t")
+    pair.tick()
+    pair.log.remove(other)
+    pair.tick(2)
+    run = Run.of(Outgoing("a", b"a}"))
+    pair.log.sent_together(run, (other,))
+    assert pair.log.frame({7: EventId("7-1-2")}, pair.now) is None
+    send([session], run)
+    pair.tick(3)
+    copy = pair.copies.copy_of(session.id)
+    assert copy is not None
+    assert [each.text for each in copy.session.machine.kept()] == [b"a}"]

@@ -322,15 +322,11 @@ class GatedConnection:
         """See ``Connection``; what waits here is not taken by the transport either."""
         return self._connection.backlog() + self._held_bytes
 
-    def write(self, message: bytes, *, is_numbered: bool = False) -> None:
-        """See ``Connection``; for the second argument see ``OutputGate.may_leave``."""
-        if self.is_ending:
-            return
-        why = self._gate.may_leave(self, is_numbered=is_numbered)
-        if why is None and not self.held:
-            self._connection.write(message)
-            return
-        self._hold(message, why)
+    def write(self, message: bytes) -> None:
+        """See ``Connection``."""
+        free = self.admit(message)
+        if free is not None:
+            free.write(message)
 
     @classmethod
     def write_all(cls, connections: Sequence[Self], messages: Sequence[bytes]) -> None:
@@ -344,19 +340,29 @@ class GatedConnection:
             # Consoles may be among them, on connections of another kind.
             if type(connection) is not cls:
                 connection.write(message)
-            elif (freed := connection.freed()) is None:
-                connection.write(message, is_numbered=True)
-            else:
-                free.append(freed)
+            elif (at_once := connection.admit(message, is_numbered=True)) is not None:
+                free.append(at_once)
                 theirs.append(message)
         if free:
             type(free[0]).write_all(free, theirs)
 
-    def freed(self) -> Connection | None:
-        """Return the connection on which what was just numbered may leave at once; None if it may not."""
-        if self.held or self.is_ending or self._gate.may_leave(self, is_numbered=True) is not None:
+    def admit(self, message: bytes, *, is_numbered: bool = False) -> Connection | None:
+        """Hold a message back, if it has to wait.
+
+        Args:
+            message: what is written.
+            is_numbered: see ``OutputGate.may_leave``.
+
+        Returns:
+            The connection on which it may leave at once; None if it may not.
+        """
+        if self.is_ending:
             return None
-        return self._connection
+        why = self._gate.may_leave(self, is_numbered=is_numbered)
+        if why is None and not self.held:
+            return self._connection
+        self._hold(message, why)
+        return None
 
     def close(self, code: int, reason: str) -> None:
         """See ``Connection``; what is held leaves first, for as long as the gate is patient."""

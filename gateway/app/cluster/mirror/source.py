@@ -28,7 +28,7 @@ from gateway.core.types import Epoch, EventId, NodeRef
 from gateway.core.wire.codes import MirrorMode, Outcome
 from gateway.core.wire.errors import InvalidExport
 from gateway.core.wire.support import understands
-from gateway.ports import Backup, Connection, GridUnavailable, StreamPosition
+from gateway.ports import Backup, Connection, GridUnavailable
 from gateway.ports.peers import Down, NoLink, Record, Up
 
 PACE: Final = 0.25
@@ -104,7 +104,6 @@ class MirrorSource:
         self._unacknowledged: deque[tuple[int, float, int]] = deque()
         self._unacknowledged_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._events: dict[int, tuple[StreamPosition, EventId]] = {}
         self._told: Backup | None = None
         self._told_at = 0.0
         self._told_in = context.grid.generation
@@ -275,6 +274,7 @@ class MirrorSource:
             wake=self._wake,
             wake_later=self._wake_later,
         )
+        self._delivery.replicas.moved.update(each.number for each in self._delivery.replicas)
         self._metrics.add(catalogue.MIRROR_BEGUN)
         self._log_events.emit(events.BACKUP_CHOSEN, backup=chosen.node.node, apart=chosen.is_apart)
         self._background.once(self._fill(log, list(self._sessions)), "fill-backup")
@@ -361,7 +361,7 @@ class MirrorSource:
         if log is None or backup is None:
             return
         now = self._clock.monotonic()
-        frame = log.frame(self._places(), now)
+        frame = log.frame(self._moved_places(), now)
         if frame is not None:
             try:
                 self._links.links.send(backup, MIRROR, frame)
@@ -381,16 +381,15 @@ class MirrorSource:
         if log.waiting:
             self._write_after(FILL_PAUSE)
 
-    def _places(self) -> dict[int, EventId]:
-        """Tell how far this node has come in each partition."""
-        places: dict[int, EventId] = {}
-        events_ = self._events
-        for partition in self._delivery.replicas:
-            if partition.complete.is_set() and (place := partition.handed_out) is not None:
-                known = events_.get(partition.number)
-                if known is None or known[0] != place:
-                    known = events_[partition.number] = place, place.event(partition.number)
-                places[partition.number] = known[1]
+    def _moved_places(self) -> dict[int, EventId | None]:
+        """Tell how far this node has come in each partition in which that may have changed; None if nobody can tell."""
+        replicas = self._delivery.replicas
+        moved, replicas.moved = replicas.moved, set()
+        places: dict[int, EventId | None] = {}
+        for number in moved:
+            partition = replicas.whole(number)
+            place = None if partition is None else partition.handed_out
+            places[number] = None if place is None else place.event(number)
         return places
 
     def _taken_in(self, record: Record) -> None:
