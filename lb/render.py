@@ -12,7 +12,13 @@ from lb.names import BACKEND
 from lb.topology import Topology
 
 CONNECT_PATH: Final = "/v1/connect"
-"""The only thing that clients may ask for (protocol section 1)."""
+"""Where clients open their WebSockets (protocol section 1)."""
+
+PUBLISH_PATH: Final = "/v1/publish"
+"""Where back ends publish."""
+
+VALUES_PATH: Final = "/v1/values/"
+"""Before the topics whose values back ends read."""
 
 HEALTH_PATH: Final = "/healthz"
 """Where a node's admin port tells that it is alive. Not ``/readyz``: a node that is not ready keeps its clients."""
@@ -49,6 +55,8 @@ def render(topology: Topology) -> str:
         because=_because,
         backend=BACKEND,
         connect_path=CONNECT_PATH,
+        publish_path=PUBLISH_PATH,
+        values_path=VALUES_PATH,
         health_path=HEALTH_PATH,
         hint=HINT_PARAMETER,
         backup_hint=BACKUP_PARAMETER,

@@ -21,6 +21,7 @@ from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.frames import FrameReader
 from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
+from tests.support.calls import NoCalls
 
 MESSAGE_BYTES: Final = 65_536
 SHORT: Final = 125
@@ -59,6 +60,7 @@ class Node:
         self.server = WebSocketServer(
             [ClientInterface("127.0.0.1", 0)],
             serve=self._serve,
+            calls=NoCalls(),
             admission=OpenAdmission(),
             accepting=lambda: True,
             message_bytes=MESSAGE_BYTES,

@@ -19,6 +19,7 @@ from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.limits import Limits
 from gateway.app.admission.memory import Memory
 from gateway.app.admission.reconnect_advice import ReconnectAdvice
+from gateway.app.calls import NodeCalls
 from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.durable_sweeper import DurableSweeper
@@ -114,6 +115,7 @@ class Node:
         authorisation: what they may do.
         taker: asks other nodes for sessions that come here.
         connections: the connections that are open.
+        calls: executes what back ends ask for by HTTP.
         connection_limiter: decides who may connect.
         revocations: who is refused, and how to refuse more.
         enforcement: ends the sessions of those who are.
@@ -216,6 +218,7 @@ class Node:
         )
         self.mirror = self._make_mirror(context)
         authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
+        self.calls = NodeCalls(context, authentication, self.authorisation, self.revocations)
         requests = Requests(
             context,
             store=self._store,

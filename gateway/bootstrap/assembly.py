@@ -165,6 +165,7 @@ class Gateway:
                 for each in client_interfaces(settings)
             ],
             serve=self.node.serve,
+            calls=self.node.calls,
             admission=self.node.connection_limiter,
             accepting=lambda: not self.node.draining,
             message_bytes=settings.limit_message_bytes,

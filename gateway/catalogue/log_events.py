@@ -398,6 +398,13 @@ ADMIN_FAILED = LogEvent(
     ("path", "error"),
     bug=True,
 )
+CALL_FAILED = LogEvent(
+    "call_failed",
+    Level.ERROR,
+    "A call by HTTP failed by a bug of the gateway. Nobody knows what of it was done.",
+    ("path", "error"),
+    bug=True,
+)
 ADMIN_PORT_CROWDED = LogEvent(
     "admin_port_crowded",
     Level.WARNING,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.catalogue import (
+    call_metrics,
     destination_metrics,
     durable_metrics,
     history_metrics,
@@ -584,6 +585,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(mirror_metrics),
         vars(queue_metrics),
         vars(durable_metrics),
+        vars(call_metrics),
     )
     for each in list(module.values())
     if isinstance(each, Metric)

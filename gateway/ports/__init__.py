@@ -17,6 +17,16 @@ from gateway.core.wire.queue_packets import (
     Settlement,
 )
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
+from gateway.ports.call_keys import CALL_KEY_SECONDS, CallKeyStore
+from gateway.ports.calls import (
+    PUBLISH_PATH,
+    VALUES_PATH,
+    AdmittedCall,
+    Call,
+    CallAnswer,
+    CallRefused,
+    Calls,
+)
 from gateway.ports.connection import Access, Connection, Receiver
 from gateway.ports.destinations import (
     AllDestinations,
@@ -162,6 +172,7 @@ from gateway.ports.topics import (
 )
 
 __all__ = [
+    "CALL_KEY_SECONDS",
     "DEFAULT_HISTORY_BYTES",
     "DOWN",
     "ENTRY_BYTES",
@@ -177,10 +188,13 @@ __all__ = [
     "NO_NEW_TOPICS",
     "NO_PROGRESS",
     "NO_TRACER",
+    "PUBLISH_PATH",
     "SETTLE_MOST",
+    "VALUES_PATH",
     "VALUE_BYTES",
     "Access",
     "Admission",
+    "AdmittedCall",
     "Advance",
     "AllDestinations",
     "AllRevocations",
@@ -194,6 +208,11 @@ __all__ = [
     "AuthenticationUnavailable",
     "Authenticator",
     "Backup",
+    "Call",
+    "CallAnswer",
+    "CallKeyStore",
+    "CallRefused",
+    "Calls",
     "Candidate",
     "ClaimRefused",
     "ClaimResult",

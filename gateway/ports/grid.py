@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from gateway.core.types import GridGeneration
+from gateway.ports.call_keys import CallKeyStore
 from gateway.ports.destinations import DestinationStore
 from gateway.ports.durables import DurableStore
 from gateway.ports.history import HistoryStore
@@ -82,6 +83,10 @@ class Grid(Protocol):
     @property
     def destinations(self) -> DestinationStore:
         """What is said of paths."""
+
+    @property
+    def call_keys(self) -> CallKeyStore:
+        """Idempotency keys of calls."""
 
     @property
     def journal(self) -> JournalStore:

@@ -161,6 +161,14 @@ FLEET: Final = Dashboard(
                     empty="no connection was rejected in that time",
                 ),
                 Panel(
+                    title="Calls by HTTP",
+                    meaning="Requests of back ends, by what became of them: answered, refused, limited because there "
+                    "were too many, failed here, or abandoned by who called.",
+                    queries=(Query(f"{rate('gateway_calls_total', by='outcome')} > 0", "{{outcome}}"),),
+                    unit=Unit.PER_SECOND,
+                    empty="nobody calls by HTTP",
+                ),
+                Panel(
                     title="Refused: credentials and permissions",
                     meaning="Credentials that were not accepted, could not be judged, or found no place to be "
                     "verified; requests for what the policy does not allow, and selectors that a changed policy took "

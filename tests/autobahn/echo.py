@@ -13,6 +13,7 @@ from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
 from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.websocket.upgrade_request import Request
+from tests.support.calls import NoCalls
 
 MESSAGE_BYTES: Final = 16 * 1024**2
 """Largest message: as large as any of the suite."""
@@ -63,6 +64,7 @@ async def echo_server() -> AsyncIterator[EchoServer]:
     server = EchoServer(
         [ClientInterface("127.0.0.1", 0)],
         serve=_nothing_more,
+        calls=NoCalls(),
         admission=OpenAdmission(),
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,

@@ -21,6 +21,7 @@ from gateway.adapters.websocket.upgrade_request import CONNECT_PATH
 from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.core.wire.codes import FENCED, GOING_AWAY
 from gateway.ports import Connection
+from tests.support.calls import NoCalls
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
 from tests.support.times import time_limit
@@ -158,6 +159,7 @@ async def pair(request: pytest.FixtureRequest, authority: Authority) -> AsyncIte
     server = WebSocketServer(
         [ClientInterface("127.0.0.1", 0, tls=ServerTls(authority.issue("server")).context if is_secure else None)],
         serve=serve,
+        calls=NoCalls(),
         admission=OpenAdmission(),
         accepting=lambda: True,
         message_bytes=MESSAGE_BYTES,

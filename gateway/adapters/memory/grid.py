@@ -10,6 +10,7 @@ from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.queue_store import MemoryQueueStore
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stores import (
+    MemoryCallKeyStore,
     MemoryDestinationStore,
     MemoryHistoryStore,
     MemoryJournal,
@@ -48,6 +49,7 @@ class MemoryGrid:
         self._durables = MemoryDurableStore(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
         self._destinations = MemoryDestinationStore(self._connection)
+        self._call_keys = MemoryCallKeyStore(self._connection)
         self._journal = MemoryJournal(self._connection, node)
 
     @property
@@ -94,6 +96,11 @@ class MemoryGrid:
     def destinations(self) -> MemoryDestinationStore:
         """See the port."""
         return self._destinations
+
+    @property
+    def call_keys(self) -> MemoryCallKeyStore:
+        """See the port."""
+        return self._call_keys
 
     @property
     def journal(self) -> MemoryJournal:

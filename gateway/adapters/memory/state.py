@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import count
 
+from gateway.adapters.memory.call_key_table import CallKeys
 from gateway.adapters.memory.destination_table import Destinations
 from gateway.adapters.memory.durable_table import Durables
 from gateway.adapters.memory.journal_table import Journal
@@ -80,6 +81,7 @@ class GridData:
         self.sessions = SessionTable()
         self.leases = Leases()
         self.revocations = Revocations()
+        self.call_keys = CallKeys()
         self.topics = Topics(
             stream_length=stream_length, stream_bytes=stream_bytes, history_bytes=history_bytes, depth=depth
         )

@@ -456,6 +456,17 @@ class MemoryDestinationStore:
                 yield DestinationChanges(each.made) if isinstance(each, Changes) else AllDestinations(*each)
 
 
+class MemoryCallKeyStore:
+    """``CallKeyStore`` of one connection to the in-memory grid."""
+
+    def __init__(self, connection: GridConnection) -> None:
+        self._connection = connection
+
+    async def bind(self, publisher: SessionId, fingerprint: bytes) -> bytes:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.call_keys.bind(publisher, fingerprint, now))
+
+
 class MemoryJournal:
     """``JournalStore`` of one connection to the in-memory grid.
 

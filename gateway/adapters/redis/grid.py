@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from gateway.adapters.redis.call_keys import RedisCallKeys
 from gateway.adapters.redis.clock import GridClock
 from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.destinations import RedisDestinations
@@ -140,6 +141,7 @@ class RedisGrid:
         self._durables = RedisDurables(grid=self._connection, keys=keys, foreign=foreign)
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._destinations = RedisDestinations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
+        self._call_keys = RedisCallKeys(self._connection, keys)
         self._journal = RedisJournal(
             node=node, grid=self._connection, keys=keys, foreign=foreign, length=journal_length
         )
@@ -188,6 +190,11 @@ class RedisGrid:
     def destinations(self) -> RedisDestinations:
         """What is said of paths."""
         return self._destinations
+
+    @property
+    def call_keys(self) -> RedisCallKeys:
+        """Idempotency keys of calls."""
+        return self._call_keys
 
     @property
     def journal(self) -> RedisJournal:

@@ -16,6 +16,8 @@ key                              type    content
                                          page. Written when a session is, deleted with it.
 ``P:{s17}:ended``                zset    ``<reason>:<short hash of the id>`` → when to forget it. Lets a refusal say
                                          "closed", "expired" or "revoked" for one window; bounded; expires as a whole.
+``P:{s17}:call-key:<name>``      string  Fingerprint of the first body that came with an idempotency key, of a call by
+                                         HTTP. Expires after an hour, as what was published under it is forgotten.
 ``P:{s17}:opened``               string  ``seal`` of the newest generation that was opened here. Written by adoption;
                                          stays. Where it is another one, what is not there was lost and has not ended.
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``; without a value it was
@@ -209,6 +211,7 @@ class Keys:
         self.ended = tuple(f"{each}ended" for each in sessions)
         self.opened = tuple(f"{each}opened" for each in sessions)
         self._session = tuple(f"{each}session:" for each in sessions)
+        self._call_key = tuple(f"{each}call-key:" for each in sessions)
         self.values = tuple(f"{each}values" for each in topics)
         self.stream = tuple(f"{each}stream" for each in topics)
         self.sizes = tuple(f"{each}sizes" for each in topics)
@@ -231,6 +234,10 @@ class Keys:
     def session(self, session: SessionId) -> str:
         """Name the hash of a session."""
         return self._session[session_partition(session)] + session
+
+    def call_key(self, publisher: SessionId) -> str:
+        """Name what the idempotency key of a call is bound to."""
+        return self._call_key[session_partition(publisher)] + publisher
 
     def receipts(self, partition: int, session: SessionId) -> str:
         """Name the list of a session's receipts in a topic partition."""

@@ -15,6 +15,7 @@ from typing import Any, Final
 from gateway.adapters.listeners import listen
 from gateway.adapters.tls_connection import TlsConnection
 from gateway.adapters.websocket.addresses import ClientAddresses, Network
+from gateway.adapters.websocket.call import HttpCall
 from gateway.adapters.websocket.connection import SecureWebSocketConnection, WebSocketConnection
 from gateway.adapters.websocket.pending_requests import PendingRequests
 from gateway.adapters.websocket.read_scheduler import PacedReader, ReadScheduler, Share
@@ -24,15 +25,17 @@ from gateway.adapters.websocket.upgrade_request import (
     Refusal,
     Request,
     accept,
+    accept_call,
     comes_back,
     forwarded_by_tls,
+    is_call,
     refusal_of,
 )
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.log_event import LogEvent
 from gateway.catalogue.refusals import FrameRule, UpgradeRefusal
-from gateway.ports import Access, Admission, ConnectionRejected, CountedConnection, EventLog, Metrics
+from gateway.ports import Access, Admission, Calls, ConnectionRejected, CountedConnection, EventLog, Metrics
 
 LISTEN_BACKLOG: Final = 4096
 """Connections the kernel may hold for the loop; it holds no more than ``net.core.somaxconn``. When it has no room for a
@@ -84,6 +87,7 @@ class WebSocketServer:
     Args:
         interfaces: where; at least one.
         serve: serves a connection: the whole conversation, or its beginning if the connection is given a receiver.
+        calls: executes requests of HTTP that are no WebSockets.
         admission: who may connect, and when, if so many come.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
         message_bytes: largest message accepted, in bytes.
@@ -100,6 +104,7 @@ class WebSocketServer:
         interfaces: Sequence[ClientInterface],
         *,
         serve: Callable[[WebSocketConnection], Coroutine[Any, Any, None]],
+        calls: Calls,
         admission: Admission,
         accepting: Callable[[], bool],
         message_bytes: int,
@@ -112,6 +117,7 @@ class WebSocketServer:
         self._interfaces = tuple(interfaces)
         self._ports: dict[str, int] = {}
         self._serve = serve
+        self._calls = calls
         self._admission = admission
         self._accepting = accepting
         self._message_bytes = message_bytes
@@ -280,6 +286,9 @@ class WebSocketServer:
         except ConnectionRejected as reason:
             raise refusal_of(reason) from None
         try:
+            if is_call(request):
+                accept_call(request, self._origins)
+                return b""  # a call is answered when it has been executed
             return accept(request, self._origins)
         except Refusal as refusal:
             if refusal.reason is UpgradeRefusal.ORIGIN:
@@ -297,14 +306,32 @@ class WebSocketServer:
 
     def opened(self, upgrade: Upgrade, transport: Transport, request: Request) -> None:
         """See ``Acceptor``."""
+        if is_call(request):
+            self._run(self._make_call(upgrade, transport, request).run(), "serve-call")
+            return
         connection = self._make_connection(
             SecureWebSocketConnection if upgrade.is_secure else WebSocketConnection, transport, upgrade
         )
         self._connections[connection] = upgrade.counted
         connection.begin(request.rest)
-        task = asyncio.create_task(self._serve(connection), name="serve-connection")
+        self._run(self._serve(connection), "serve-connection")
+
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _make_call(self, upgrade: Upgrade, transport: Transport, request: Request) -> HttpCall:
+        return HttpCall(
+            transport,
+            upgrade.reading,
+            request,
+            upgrade.address,
+            calls=self._calls,
+            metrics=self._metrics,
+            log=self._log,
+            over=_nothing if upgrade.counted is None else upgrade.counted.leave,
+        )
 
     def refused(self, upgrade: Upgrade, reason: UpgradeRefusal) -> None:
         """See ``Acceptor``."""
@@ -357,3 +384,7 @@ class WebSocketServer:
             counted.leave()
         if not self._connections:
             self._emptied.set()
+
+
+def _nothing() -> None:
+    """Nobody has counted the connection."""

@@ -182,17 +182,23 @@ class Upgrade:
                 data = self._take()
             except BlockingIOError:
                 return False
-            if not data:
-                self.end()
-            elif self._reader is not None:
-                self._take_in(self._reader, data)
-            elif self._request is not None:
-                self._keep(self._request, data)
+            self._hand_on(data)
+            if self._request is not None and not self._request.upgrades:
+                self.reading.stop()  # the body of a call waits in the kernel until it is known whose it is
+                return False
             if self._reader is None and self._request is None:
                 if self.reading.read == self._read:
                     return self.reading.is_readable  # answered; what still comes is thrown away
                 return self.reading.is_readable and self.reading.read()  # handed over
         return True
+
+    def _hand_on(self, data: bytes) -> None:
+        if not data:
+            self.end()
+        elif self._reader is not None:
+            self._take_in(self._reader, data)
+        elif self._request is not None:
+            self._keep(self._request, data)
 
     def _take(self) -> bytes:
         """Take what has come; nothing after the end or a break."""

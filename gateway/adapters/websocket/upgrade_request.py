@@ -19,10 +19,10 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import ConnectionRejected
+from gateway.ports import PUBLISH_PATH, VALUES_PATH, ConnectionRejected
 
 CONNECT_PATH: Final = "/v1/connect"
-"""The one path of the client port (protocol 1.1)."""
+"""The path of WebSockets (protocol 1.1); all others of the client port are calls."""
 
 ANY_ORIGIN: Final = "*"
 """In the allow-list: pages of every origin may connect."""
@@ -54,6 +54,8 @@ _ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """Section 1.3: shows that whoever answers knows of WebSockets."""
 
 _PATH: Final = CONNECT_PATH.encode()
+_PUBLISH: Final = PUBLISH_PATH.encode()
+_VALUES: Final = VALUES_PATH.encode()
 _PROTOCOL: Final = SUBPROTOCOL.encode()
 _MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
 _SECURE_SCHEMES: Final = frozenset({b"https", b"wss"})
@@ -123,7 +125,7 @@ class Request(NamedTuple):
 class RequestReader:
     """Reads the head of one request."""
 
-    __slots__ = ("_complete", "_headers", "_is_ambiguous", "_parser", "_read", "_target", "_upgrades")
+    __slots__ = ("_body", "_complete", "_headers", "_is_ambiguous", "_parser", "_read", "_target", "_upgrades")
 
     def __init__(self) -> None:
         self._parser: HttpRequestParser | None = HttpRequestParser(self)
@@ -133,6 +135,8 @@ class RequestReader:
         self._complete = False
         self._upgrades = False
         self._is_ambiguous = False
+        self._body = b""
+        """What came of it with the head."""
 
     @property
     def has_begun(self) -> bool:
@@ -162,6 +166,7 @@ class RequestReader:
             if not self._complete:
                 self.close()
                 raise Refusal(Why.MALFORMED, HTTPStatus.BAD_REQUEST, "this is not a request of HTTP/1.1") from None
+        rest = rest or self._body
         if self._read - len(rest) > HEAD_BYTES:
             self.close()
             raise Refusal(
@@ -210,6 +215,10 @@ class RequestReader:
             self._headers[name] = known + b", " + value
             self._is_ambiguous = self._is_ambiguous or name in _ONCE
 
+    def on_body(self, part: bytes) -> None:
+        """Take in what came of a body; a call has one, and says how long it is."""
+        self._body += part
+
     def on_headers_complete(self) -> None:
         """Note that the head is complete, and what it asks for."""
         if not self._complete and self._parser is not None:
@@ -233,7 +242,9 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
     headers = request.headers
     path, _, query = request.target.partition(b"?")
     if path != _PATH:
-        raise Refusal(Why.PATH, HTTPStatus.NOT_FOUND, f"there is only GET {CONNECT_PATH} here")
+        raise Refusal(
+            Why.PATH, HTTPStatus.NOT_FOUND, f"there are only {CONNECT_PATH}, {PUBLISH_PATH} and {VALUES_PATH}TOPIC here"
+        )
     if request.method != b"GET":
         raise Refusal(Why.METHOD, HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket is opened with GET", {"Allow": "GET"})
     if not request.upgrades or not _lists(headers.get(b"upgrade", b"").lower(), b"websocket"):
@@ -267,6 +278,33 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
     if not _is_nonce(key):
         raise Refusal(Why.WEBSOCKET_KEY, HTTPStatus.BAD_REQUEST, "Sec-WebSocket-Key must be 16 bytes in base64")
     return _SWITCH % binascii.b2a_base64(sha1(key + _ACCEPT_KEY, usedforsecurity=False).digest(), newline=False)
+
+
+def is_call(request: Request) -> bool:
+    """Tell whether a request is a call, and does not open a WebSocket."""
+    path = request.target.partition(b"?")[0]
+    return path == _PUBLISH or path.startswith(_VALUES)
+
+
+def accept_call(request: Request, origins: frozenset[str]) -> None:
+    """Judge where a call comes from; what it asks for is judged by whoever executes it.
+
+    Args:
+        request: its head.
+        origins: as for ``accept``. Browsers name the origin of a page, or say ``Sec-Fetch-Site`` where they do not.
+
+    Raises:
+        Refusal: a page of an origin that is not allowed makes it, or there is a secret in the URL.
+    """
+    headers = request.headers
+    origin = headers.get(b"origin")
+    _check_origin(b"" if origin is None and b"sec-fetch-site" in headers else origin, origins)
+    if _holds_secret(request.target.partition(b"?")[2]):
+        raise Refusal(
+            Why.SECRET_IN_URL,
+            HTTPStatus.BAD_REQUEST,
+            "tokens and secrets do not belong into a URL; send them in the header Authorization",
+        )
 
 
 def comes_back(request: Request) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.app.admission.addresses import AddressConnection, Addresses, account_key
 from gateway.app.admission.refusals import RETRY_DELAY, HandshakeRefused
@@ -12,6 +12,7 @@ from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.parameters import NodeParameters
 from gateway.app.session.meter import Meter
 from gateway.app.session.session import Session
+from gateway.app.session.subject import Subject
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.accounts import Account, AccountLimits, Accounts
@@ -39,6 +40,18 @@ last, so that looking more often is no use."""
 CROWDED: Final = 2
 """Half of what sessions without a client may be, or take: from there on new sessions get no longer window than the
 default. Whoever fills the node with sessions that it leaves has to open them ever anew, which rates bound."""
+
+
+class OwnBuckets(NamedTuple):
+    """What one connection has of its own, and shares with nobody.
+
+    Attributes:
+        packets: what its packets are charged to; None if they are not limited.
+        read: what its bytes are charged to; None likewise.
+    """
+
+    packets: TokenBucket | None
+    read: TokenBucket | None
 
 
 class Limits:
@@ -326,45 +339,45 @@ class Limits:
             "Nothing was published; publish below fewer roots, or end other sessions, first.",
         )
 
-    def most_topics(self, session: Session) -> int:
+    def most_topics(self, subject: Subject) -> int:
         """Tell how many topics a partition may hold for this session to create one; see ``PublishCommand``."""
-        if self.topics and not self.may_create(session):
+        if self.topics and not self.may_create(subject):
             return NO_NEW_TOPICS
         return self._parameters.partition_topics
 
-    def may_create(self, session: Session) -> bool:
+    def may_create(self, subject: Subject) -> bool:
         """Tell whether a session's principal may create topics at the moment; to be asked only if ``topics``."""
-        bucket = None if session.account is None else session.account.topics
+        bucket = None if subject.account is None else subject.account.topics
         return bucket is None or bucket.charge(self._clock.monotonic(), 0) == 0
 
-    def created(self, session: Session, count: int) -> None:
+    def created(self, subject: Subject, count: int) -> None:
         """A session has created topics: they count as more packets than other publishes (P20).
 
         Those that were under way together may be more than were allowed. What they count is paid off by a pause of
         reading, when the client sends more.
         """
-        self.charge_work(session, count * (self._parameters.new_topic_packets - 1))
-        if session.account is not None and session.account.topics is not None:
-            session.account.topics.charge(self._clock.monotonic(), count)
+        self.charge_work(subject, count * (self._parameters.new_topic_packets - 1))
+        if subject.account is not None and subject.account.topics is not None:
+            subject.account.topics.charge(self._clock.monotonic(), count)
 
-    def too_many_topics(self, session: Session) -> RequestRefused:
+    def too_many_topics(self, subject: Subject) -> RequestRefused:
         """Say and count that a topic was not created."""
-        if self.topics and not self.may_create(session):
-            assert session.account is not None  # noqa: S101 - or everything could be created
+        if self.topics and not self.may_create(subject):
+            assert subject.account is not None  # noqa: S101 - or everything could be created
             limit = "rate_principal_topics"
-            why = f"one principal may create {session.account.limits.topics:g} topics a second, and yours created more"
+            why = f"one principal may create {subject.account.limits.topics:g} topics a second, and yours created more"
         else:
             limit = "limit_partition_topics"
             why = (
                 f"the part of the grid that this topic belongs to holds {self._parameters.partition_topics} topics, or "
                 f"{MOST_HISTORIES} topics with history, as many as it may"
             )
-        self.exceeded(limit, session.principal)
+        self.exceeded(limit, subject.principal)
         return RequestRefused(f"{limit}: {why}; the topic was not created", code=ErrorCode.TOO_MANY_TOPICS)
 
-    def too_many_bytes(self, session: Session) -> RequestRefused:
+    def too_many_bytes(self, subject: Subject) -> RequestRefused:
         """Say and count that a value was not stored."""
-        self.exceeded("limit_partition_bytes", session.principal)
+        self.exceeded("limit_partition_bytes", subject.principal)
         return RequestRefused(
             f"limit_partition_bytes: the part of the grid that this topic belongs to may hold "
             f"{self._parameters.partition_bytes} bytes, and would hold more; the value was not stored. Smaller values "
@@ -376,37 +389,61 @@ class Limits:
 
     def meter(self, session: Session, address: str) -> Meter | None:
         """Make what one connection's packets are charged to; None if nothing limits them."""
+        return self._meter(self.buckets(), address, session.account)
+
+    def buckets(self) -> OwnBuckets:
+        """Make what one connection has of its own, to which its packets and its bytes are charged."""
         parameters = self._parameters
+        return OwnBuckets(
+            TokenBucket(parameters.packet_rate, parameters.packet_burst) if parameters.packet_rate else None,
+            TokenBucket(parameters.byte_rate, parameters.byte_burst) if parameters.byte_rate else None,
+        )
+
+    def call_meter(self, principal: str, address: str, own: OwnBuckets) -> tuple[Meter | None, Account | None]:
+        """Make what a call is charged to.
+
+        Args:
+            principal: who calls.
+            address: where from.
+            own: what all calls of the principal share, as if they came over one connection.
+
+        Returns:
+            That; and what the principal uses of this node, if that is limited.
+        """
+        account = None if self._principals is None else self._principals.of(principal, self._clock.monotonic())
+        return self._meter(own, address, account), account
+
+    def _meter(self, own: OwnBuckets, address: str, account_of_principal: Account | None) -> Meter | None:
         packets: list[tuple[TokenBucket, str]] = []
         sizes: list[tuple[TokenBucket, str]] = []
         read: list[tuple[TokenBucket, str]] = []
-        if parameters.packet_rate:
-            packets.append((TokenBucket(parameters.packet_rate, parameters.packet_burst), "rate_packets"))
+        if own.packets is not None:
+            packets.append((own.packets, "rate_packets"))
         for subject, account in (
             ("address", self._account_of(address)),
-            ("principal", session.account),
+            ("principal", account_of_principal),
             ("node", self.node),
         ):
             if account is not None and account.packets is not None:
                 packets.append((account.packets, f"rate_{subject}_packets"))
             if account is not None and account.publish_bytes is not None:
                 sizes.append((account.publish_bytes, f"rate_{subject}_publish_bytes"))
-        if parameters.byte_rate:
-            read.append((TokenBucket(parameters.byte_rate, parameters.byte_burst), "rate_bytes"))
+        if own.read is not None:
+            read.append((own.read, "rate_bytes"))
         return Meter(packets, sizes, read) if packets or sizes or read else None
 
-    def charge_work(self, session: Session, effort: float) -> None:
+    def charge_work(self, subject: Subject, effort: float) -> None:
         """Charge a session's budget of packets for requests that cost more than others (P20).
 
         Until that is paid off its next selection rests; and with the next packets that it sends, reading pauses.
 
         Args:
-            session: whose requests they are.
+            subject: whose requests they are.
             effort: packets that could have been served in that time.
         """
-        if session.meter is not None and effort > 0:
+        if subject.meter is not None and effort > 0:
             now = self._clock.monotonic()
-            session.rests_until = now + session.meter.charge_work(now, effort)
+            subject.rests_until = now + subject.meter.charge_work(now, effort)
 
     def slowed(self, session: Session, meter: Meter, pause: float) -> str | None:
         """Count that reading pauses.

@@ -34,6 +34,21 @@ def too_large(request: Publish, largest: int) -> RequestRefused:
     )
 
 
+def topic_to_publish(text: str) -> TopicPath:
+    """Validate a topic that a client wants to publish to.
+
+    Raises:
+        RequestRefused: it breaks the rules of protocol section 6, or is one of the system's.
+    """
+    topic = parse_topic(text)
+    if is_reserved(topic):
+        raise RequestRefused(
+            f"only the gateway publishes below {shown(topic)}: first segments that begin with '$' are the system's",
+            code=ErrorCode.FORBIDDEN,
+        )
+    return topic
+
+
 class Publishing:
     """Publishes on behalf of sessions.
 
@@ -140,13 +155,8 @@ class Publishing:
         return self._places.put(text, self._find_place(text)) if known is None else known
 
     def _find_place(self, text: str) -> tuple[TopicPath, int]:
-        """Validate a topic and tell its partition; see ``parse_topic``."""
-        topic = parse_topic(text)
-        if is_reserved(topic):
-            raise RequestRefused(
-                f"only the gateway publishes below {shown(topic)}: first segments that begin with '$' are the system's",
-                code=ErrorCode.FORBIDDEN,
-            )
+        """Validate a topic and tell its partition; see ``topic_to_publish``."""
+        topic = topic_to_publish(text)
         return topic, topic_partition(topic, self._parameters.topic_depth)
 
     def _reply(self, session: Session, ownership: Ownership, run: Sequence[Publish], receipts: Receipts) -> None:

@@ -12,7 +12,7 @@ to enforce first and write then: promises need the grid (P4), taking away does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from gateway.app.journal.session_events import SelectionsWithdrawn
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
+from gateway.app.session.subject import Subject
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.destinations.reserved import TEMPORARY
@@ -102,10 +103,20 @@ class Authorisation:
         """Tell what a session may do; that of a console is no matter of a policy."""
         if is_of_system(session.roles):
             return permissions_of_system(session.roles)
-        known = None if self._directory is None else self._directory.find(session.principal)
+        return self.permissions_for(session.principal, session.roles, session.principal_properties)
+
+    def permissions_for(self, principal: str, roles: frozenset[str], properties: Mapping[str, str]) -> Permissions:
+        """Tell what a principal may do; what a directory knows of it counts, if there is one.
+
+        Args:
+            principal: who.
+            roles: that its credentials give.
+            properties: that they vouch for.
+        """
+        known = None if self._directory is None else self._directory.find(principal)
         if known is not None:
             return self._policy.permissions_of(known.principal, known.roles, known.properties)
-        return self._policy.permissions_of(session.principal, session.roles, session.principal_properties)
+        return self._policy.permissions_of(principal, roles, properties)
 
     def check_select(self, session: Session, selector: Selector, work: Work) -> None:
         """Let pass what the session may select.
@@ -138,15 +149,25 @@ class Authorisation:
         limits = self._announced
         return permissions.narrow(selections, most=limits.selections, most_bytes=limits.selection_bytes, work=work)
 
-    def check_publish(self, session: Session, topic: TopicPath) -> None:
+    def check_publish(self, subject: Subject, topic: TopicPath) -> None:
         """Let pass a publish; not to be asked if the permissions say that they allow all of them.
 
         Raises:
-            RequestRefused: the session may not publish to the topic.
+            RequestRefused: the subject may not publish to the topic.
         """
-        if not session.permissions.may_publish(topic):
+        if not subject.permissions.may_publish(topic):
             self._metrics.add(catalogue.FORBIDDEN, label="publish")
             raise _forbidden(f"you may not publish to {shown(topic)}")
+
+    def check_read(self, subject: Subject, topic: TopicPath) -> None:
+        """Let pass the reading of one topic's value.
+
+        Raises:
+            RequestRefused: the subject may not select the topic.
+        """
+        if not subject.permissions.may_receive(topic):
+            self._metrics.add(catalogue.FORBIDDEN, label="select")
+            raise _forbidden(f"you may not select {shown(topic)}")
 
     def check_send(self, session: Session, queue: TopicPath) -> None:
         """Let pass a message for a queue.

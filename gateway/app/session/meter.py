@@ -96,6 +96,24 @@ class Meter:
         """
         return self.packets(now, effort)
 
+    def charge_call(self, now: float, packets: float, size: int, published: int) -> None:
+        """Charge a call by HTTP; see ``owed``.
+
+        Args:
+            now: seconds.
+            packets: as so many it counts.
+            size: bytes that were read.
+            published: bytes of values in them.
+        """
+        self.packets(now, packets)
+        self._charge_bytes(now, size)
+        for bucket, _ in self._bytes:
+            bucket.charge(now, published)
+
+    def owed(self, now: float) -> float:
+        """Tell after how many seconds nothing is owed any more; 0 if nothing is."""
+        return max((bucket.owed(now) for bucket, _ in (*self._packets, *self._bytes, *self._all_bytes)), default=0.0)
+
     def exceeded(self, now: float) -> str:
         """Name the limit for which the pause is longest."""
         return max((*self._packets, *self._bytes, *self._all_bytes), key=lambda each: each[0].charge(now, 0))[1]

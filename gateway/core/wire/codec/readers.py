@@ -145,14 +145,16 @@ def _unsubscribe(packet: Object) -> Unsubscribe:
     )
 
 
-def _publish(packet: Object) -> Publish:
+def read_publish(packet: Object) -> Publish:
+    """Read a publish of a short message; see ``encode_value``."""
     if "value" not in packet:
         raise BadField("'value' is missing")
     value = encode_value(packet["value"])
     return Publish(request_number(packet), read_text(packet, "topic"), value, read_resubmitted(packet))
 
 
-def _long_publish(packet: Object) -> Publish:
+def read_long_publish(packet: Object) -> Publish:
+    """Read a publish of a message in which a value may have too many levels; see ``encode_long_value``."""
     if "value" not in packet:
         raise BadField("'value' is missing")
     value = encode_long_value(packet["value"])
@@ -353,7 +355,7 @@ LINK_FROM_SERVER: Final[LinkReaders] = {
 BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "subscribe": _subscribe,
     "unsubscribe": _unsubscribe,
-    "publish": _publish,
+    "publish": read_publish,
     "history": _read_history,
     "properties": _properties,
     "authenticate": _authenticate,
@@ -367,7 +369,11 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "durable-release": read_durable_release,
     "durable-remove": read_durable_remove,
 }
-LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {**BODIES_FROM_CLIENT, "publish": _long_publish, "send": read_long_send}
+LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {
+    **BODIES_FROM_CLIENT,
+    "publish": read_long_publish,
+    "send": read_long_send,
+}
 """The same, for messages in which there is room for values with too many levels."""
 BODIES_FROM_SERVER: Final[BodyReaders] = {
     "update": _update,

@@ -14,6 +14,7 @@ from gateway.adapters.memory import MemoryEventLog, MemoryMetrics, OpenAdmission
 from gateway.adapters.websocket import server as server_module
 from gateway.adapters.websocket.connection import WebSocketConnection
 from gateway.adapters.websocket.server import ClientInterface, WebSocketServer
+from tests.support.calls import NoCalls
 from tests.support.times import time_limit
 from tests.support.upgrade import UPGRADE_REQUEST
 
@@ -73,6 +74,7 @@ class Port:
         self.server = WebSocketServer(
             [ClientInterface(host, 0)],
             serve=self._serve,
+            calls=NoCalls(),
             admission=self.admission,
             accepting=lambda: self.is_accepting,
             message_bytes=MESSAGE_BYTES,

@@ -90,7 +90,9 @@ def test_the_document_lists_these_and_no_others() -> None:
 
 
 def test_no_status_is_written_anywhere_that_the_document_does_not_list() -> None:
-    sources = "".join(each.read_text() for each in Path(str(websocket.__file__)).parent.glob("*.py"))
+    # What calls are answered is on a page of its own (docs/reference/client-api.md).
+    files = set(Path(str(websocket.__file__)).parent.glob("*.py"))
+    sources = "".join(each.read_text() for each in files if each.name != "call.py")
     named = {HTTPStatus[name].value for name in re.findall(r"HTTPStatus\.([A-Z_]+)", sources)}
 
     assert named | {101} == listed().keys()

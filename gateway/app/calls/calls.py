@@ -1,0 +1,192 @@
+"""Which calls there are, and how each is executed: implements ``gateway.ports.Calls``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from gateway.app.calls.callers import Caller, Callers, unavailable
+from gateway.app.calls.publishing import CallPublishing, refused
+from gateway.app.context import Context
+from gateway.app.security.authentication import Authentication
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.security.revocations import Revocations
+from gateway.catalogue import call_metrics as catalogue
+from gateway.core.topics.topics import parse_topic, shown
+from gateway.core.wire.codec.calls import write_value
+from gateway.core.wire.errors import RequestRefused
+from gateway.ports import PUBLISH_PATH, VALUES_PATH, AdmittedCall, Call, CallAnswer, CallRefused, GridUnavailable
+
+JSON_TYPE: Final = "application/json"
+
+LONGEST_KEY: Final = 255
+"""Characters of an idempotency key: a UUID has 36."""
+
+MOST_BODIES: Final = 64 * 1024 * 1024
+"""Bytes of bodies that the node waits for or works on at a time: dozens of the largest, thousands of usual ones."""
+
+MOST_OF_ONE: Final = MOST_BODIES // 4
+"""Of one principal."""
+
+Execute = Callable[[bytes], Awaitable[CallAnswer]]
+
+
+class _Admitted:
+    """A call that has been admitted; see ``AdmittedCall``."""
+
+    __slots__ = ("_execute", "_release", "most_bytes")
+
+    def __init__(self, execute: Execute, most_bytes: int, release: Callable[[], None]) -> None:
+        self.most_bytes = most_bytes
+        self._execute = execute
+        self._release = release
+
+    async def execute(self, body: bytes) -> CallAnswer:
+        """See ``AdmittedCall``."""
+        try:
+            return await self._execute(body)
+        finally:
+            self._release()
+
+    def abandon(self) -> None:
+        """See ``AdmittedCall``."""
+        self._release()
+
+
+class NodeCalls:
+    """Executes the calls that come to a node.
+
+    Args:
+        context: of the node.
+        authentication: says who calls, by their credentials.
+        authorisation: what they may do.
+        revocations: who is refused, whatever they show.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        authentication: Authentication,
+        authorisation: Authorisation,
+        revocations: Revocations,
+    ) -> None:
+        self._metrics = context.metrics
+        self._topics = context.grid.topics
+        self._authorisation = authorisation
+        self._callers = Callers(context, authentication, authorisation, revocations)
+        self._publishing = CallPublishing(context, self._callers, authorisation)
+        self._body_bytes = context.parameters.limits.message_bytes
+        self._held: dict[str, int] = {}
+        self._held_in_all = 0
+
+    async def admit(self, call: Call) -> AdmittedCall:
+        """See ``gateway.ports.Calls``."""
+        prepare = self._find(call)
+        caller = await self._callers.recognise(call)
+        return prepare(call, caller)
+
+    def _find(self, call: Call) -> Callable[[Call, Caller], AdmittedCall]:
+        if call.path == PUBLISH_PATH:
+            _check_method(call, "POST")
+            _check_type(call.headers.get("content-type", ""))
+            return self._prepare_publish
+        if call.path.startswith(VALUES_PATH):
+            _check_method(call, "GET")
+            return self._prepare_read
+        raise CallRefused(HTTPStatus.NOT_FOUND, "no_such_page", f"there are {PUBLISH_PATH} and {VALUES_PATH}TOPIC here")
+
+    # --- Publish ------------------------------------------------------------------------------------------------------
+
+    def _prepare_publish(self, call: Call, caller: Caller) -> AdmittedCall:
+        key = call.headers.get("idempotency-key", "").strip()
+        if len(key) > LONGEST_KEY:
+            raise CallRefused(
+                HTTPStatus.BAD_REQUEST, "bad_key", f"an Idempotency-Key has at most {LONGEST_KEY} characters"
+            )
+        wanted = _length(call.headers)
+        most = self._body_bytes
+        if wanted > most:
+            raise CallRefused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                "message_too_big",
+                f"the body has {wanted} bytes; limit_message_bytes is {most}",
+            )
+        held = self._held.get(caller.principal, 0)
+        if held + wanted > MOST_OF_ONE or self._held_in_all + wanted > MOST_BODIES:
+            self._metrics.add(catalogue.CALLS, label="limited")
+            raise unavailable("too many bytes of calls are under way; try again")
+        self._hold(caller.principal, wanted)
+
+        async def execute(body: bytes) -> CallAnswer:
+            answer = await self._publishing.execute(caller, body, key)
+            self._metrics.add(catalogue.CALLS, label="answered")
+            return answer
+
+        return _Admitted(execute, wanted, lambda: self._hold(caller.principal, -wanted))
+
+    def _hold(self, principal: str, change: int) -> None:
+        self._held_in_all += change
+        held = self._held.get(principal, 0) + change
+        if held:
+            self._held[principal] = held
+        else:
+            self._held.pop(principal, None)
+
+    # --- Values -------------------------------------------------------------------------------------------------------
+
+    def _prepare_read(self, call: Call, caller: Caller) -> AdmittedCall:
+        async def execute(_: bytes) -> CallAnswer:
+            answer = await self._read(call.path.removeprefix(VALUES_PATH), caller)
+            self._metrics.add(catalogue.CALLS, label="answered")
+            return answer
+
+        return _Admitted(execute, 0, lambda: None)
+
+    async def _read(self, escaped: str, caller: Caller) -> CallAnswer:
+        try:
+            topic = parse_topic(unquote_to_bytes(escaped).decode())
+            self._authorisation.check_read(caller, topic)
+        except UnicodeDecodeError:
+            raise CallRefused(HTTPStatus.BAD_REQUEST, "bad_topic", "the topic in the path is not UTF-8") from None
+        except RequestRefused as error:
+            raise refused(error) from None
+        try:
+            (value,) = await self._topics.read([topic])
+        except GridUnavailable:
+            raise unavailable("the grid is unreachable; try again") from None
+        if value is None or not value.value:
+            raise CallRefused(HTTPStatus.NOT_FOUND, "no_such_topic", f"{shown(topic)} has no value")
+        return CallAnswer(HTTPStatus.OK, write_value(topic, value.version, value.event, value.value))
+
+
+def _check_method(call: Call, method: str) -> None:
+    if call.method != method:
+        raise CallRefused(
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            "method_not_allowed",
+            f"it is called with {method}",
+            headers={"Allow": method},
+        )
+
+
+def _check_type(value: str) -> None:
+    # What a page of another origin may send without asking is refused, whoever its visitor is.
+    if value.partition(";")[0].strip().lower() != JSON_TYPE:
+        raise CallRefused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            f"the body must be JSON: Content-Type: {JSON_TYPE}",
+        )
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    length = headers.get("content-length", "")
+    if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+        raise CallRefused(
+            HTTPStatus.LENGTH_REQUIRED,
+            "length_required",
+            "say how long the body is: Content-Length, and no Transfer-Encoding",
+        )
+    return int(length)

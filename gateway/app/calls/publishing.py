@@ -1,0 +1,212 @@
+"""Publishing by calls: once for each idempotency key, whichever nodes are asked how often."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Final, TypeAlias
+
+from gateway.app.calls.callers import Caller, Callers, unavailable
+from gateway.app.context import Context
+from gateway.app.requests.publish import too_large, topic_to_publish
+from gateway.app.runtime.publisher_numbers import PublisherNumbers
+from gateway.app.security.authorisation import Authorisation
+from gateway.catalogue import metrics as catalogue
+from gateway.core.topics.topics import shown
+from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
+from gateway.core.wire.codec.calls import Outcome, read_publishes, write_outcomes
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.packets import Publish
+from gateway.ports import (
+    CallAnswer,
+    CallRefused,
+    GridRefused,
+    GridUnavailable,
+    NotCreated,
+    NotStored,
+    Ownership,
+    PublishCommand,
+    Published,
+    PublishResult,
+)
+
+KEYED_NAME: Final = "$call-"
+"""Begins the name under which a call with a key publishes: the same on every node."""
+
+NODE_NAME: Final = "$calls-"
+"""Begins the name under which a node publishes for calls without a key."""
+
+KEYED_PACKETS: Final = 16
+"""Packets that a topic counts as in a call with a key, in place of one: the grid remembers what was published under the
+key for an hour, some 150 bytes a topic."""
+
+_NAME_BYTES: Final = 16
+"""Of the digest in a name: as many as a session id has."""
+
+_Value: TypeAlias = tuple[TopicPath, bytes]
+"""A topic, and the value that it gets."""
+
+_STATUS: Final = {
+    ErrorCode.FORBIDDEN: HTTPStatus.FORBIDDEN,
+    ErrorCode.VALUE_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    ErrorCode.TOO_MANY_TOPICS: HTTPStatus.INSUFFICIENT_STORAGE,
+    ErrorCode.TOO_MANY_BYTES: HTTPStatus.INSUFFICIENT_STORAGE,
+    ErrorCode.GRID_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+}
+"""Of refusals; all others are 400."""
+
+
+def refused(error: RequestRefused) -> CallRefused:
+    """Say by HTTP why a request is refused."""
+    return CallRefused(_STATUS.get(error.code, HTTPStatus.BAD_REQUEST), error.code, str(error))
+
+
+class CallPublishing:
+    """Publishes what calls ask for.
+
+    Args:
+        context: of the node.
+        callers: charges them.
+        authorisation: judges them.
+    """
+
+    def __init__(self, context: Context, callers: Callers, authorisation: Authorisation) -> None:
+        self._me = context.me
+        self._parameters = context.parameters
+        self._limits = context.limits
+        self._metrics = context.metrics
+        self._journal = context.journal
+        self._destinations = context.destinations
+        self._grid = context.grid
+        self._callers = callers
+        self._authorisation = authorisation
+        self._numbers = PublisherNumbers(f"{NODE_NAME}{context.me}", context.me)
+
+    async def execute(self, caller: Caller, body: bytes, key: str) -> CallAnswer:
+        """Publish.
+
+        Args:
+            caller: who asks.
+            body: what is to be published.
+            key: a call that was executed is not executed again with the same key of the same principal; empty for none.
+
+        Raises:
+            CallRefused: nothing was published, or nobody knows what was.
+        """
+        try:
+            publishes, as_list = read_publishes(body)
+            values = [self._judge(caller, each, place if as_list else None) for place, each in enumerate(publishes)]
+        except RequestRefused as error:
+            self._metrics.add(catalogue.PUBLISHES, label="refused")
+            raise refused(error) from None
+        size = sum(len(value) for _, value in values)
+        self._callers.charge(caller, len(values) * (KEYED_PACKETS if key else 1), read=len(body), published=size)
+        try:
+            if key:
+                results = await self._publish_once(caller, body, key, values)
+            else:
+                with self._numbers.take(len(values)) as (numbers, settled):
+                    commands = self._commands(caller, self._numbers.ownership, settled, numbers.start, values)
+                    results = await self._grid.topics.publish(commands)
+        except GridUnavailable:
+            what = "repeat the call with the same key" if key else "give a call an Idempotency-Key to repeat it safely"
+            raise unavailable(f"the grid is unreachable; some may have been published: {what}") from None
+        return self._answer(caller, values, results, as_list=as_list)
+
+    async def _publish_once(
+        self, caller: Caller, body: bytes, key: str, values: Sequence[_Value]
+    ) -> list[PublishResult]:
+        name = _digest(caller.principal.encode(), key.encode())
+        publisher = SessionId(KEYED_NAME + base64.urlsafe_b64encode(name).decode().rstrip("="))
+        fingerprint = base64.urlsafe_b64encode(_digest(body))
+        if await self._grid.call_keys.bind(publisher, fingerprint) != fingerprint:
+            raise CallRefused(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                "key_used",
+                "another body came with this Idempotency-Key within the last hour; nothing was published. Repeat a "
+                "call with the very same body, and give each other call a key of its own",
+            )
+        ownership = Ownership(publisher, self._me, Epoch(1))
+        return await self._grid.topics.publish(self._commands(caller, ownership, RequestNumber(0), 1, values))
+
+    def _judge(self, caller: Caller, publish: Publish, place: int | None) -> _Value:
+        where = "" if place is None else f"publish[{place}]: "
+        try:
+            largest = self._parameters.limits.value_bytes
+            if len(publish.value) > largest:
+                raise too_large(publish, largest)
+            topic = topic_to_publish(publish.topic)
+            if not caller.permissions.publishes_all:
+                self._authorisation.check_publish(caller, topic)
+        except RequestRefused as error:
+            raise RequestRefused(f"{where}{error}", code=error.code) from None
+        return topic, publish.value
+
+    def _commands(
+        self, caller: Caller, ownership: Ownership, settled: RequestNumber, first: int, values: Sequence[_Value]
+    ) -> list[PublishCommand]:
+        most, most_bytes = self._limits.most_topics(caller), self._parameters.partition_bytes
+        has_history, history = self._destinations.has_history, self._destinations.history
+        return [
+            PublishCommand(
+                ownership,
+                RequestNumber(number),
+                settled,
+                topic,
+                value,
+                stored=False,
+                most_topics=most,
+                most_bytes=most_bytes,
+                history=history(topic) if has_history else None,
+            )
+            for number, (topic, value) in enumerate(values, first)
+        ]
+
+    def _answer(
+        self, caller: Caller, values: Sequence[_Value], results: Sequence[PublishResult], *, as_list: bool
+    ) -> CallAnswer:
+        outcomes = [self._outcome(caller, topic, each) for (topic, _), each in zip(values, results, strict=True)]
+        repeated = sum(each.repeated for each in outcomes)
+        failed = sum(each.code is not None for each in outcomes)
+        for label, count in (
+            ("duplicate", repeated),
+            ("refused", failed),
+            ("published", len(outcomes) - repeated - failed),
+        ):
+            if count:
+                self._metrics.add(catalogue.PUBLISHES, count, label=label)
+        created = sum(isinstance(each, Published) and each.created for each in results)
+        if created:
+            self._limits.created(caller, created)
+        if failed and not as_list:
+            outcome = outcomes[0]
+            raise refused(RequestRefused(outcome.message, code=outcome.code))
+        status = HTTPStatus.MULTI_STATUS if failed else HTTPStatus.OK
+        return CallAnswer(status, write_outcomes(outcomes, as_list=as_list))
+
+    def _outcome(self, caller: Caller, topic: TopicPath, result: PublishResult) -> Outcome:
+        match result:
+            case Published():
+                return Outcome(topic, result.version, result.event, result.duplicate)
+            case NotCreated():
+                error: Exception = self._limits.too_many_topics(caller)
+                code = ErrorCode.TOO_MANY_TOPICS
+            case NotStored():
+                error, code = self._limits.too_many_bytes(caller), ErrorCode.TOO_MANY_BYTES
+            case GridRefused():
+                error, code = result, ErrorCode.GRID_UNAVAILABLE
+            case _:
+                raise AssertionError(f"a publisher that is no session was fenced off from {shown(topic)}")
+        return Outcome(topic, code=code, message=str(error))
+
+
+def _digest(*parts: bytes) -> bytes:
+    """Digest parts so that no two lists of them have the same digest."""
+    digest = sha256()
+    for each in parts:
+        digest.update(b"%d:" % len(each))
+        digest.update(each)
+    return digest.digest()[:_NAME_BYTES]

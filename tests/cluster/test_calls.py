@@ -1,0 +1,77 @@
+"""Calls by HTTP behind HAProxy while nodes are killed: each key is executed once."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from gateway.client import connect
+from gateway.local.stack import Stack
+from tests.cluster.crowds import Figures
+from tests.support.faults import eventually
+from tests.support.stack import cluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+
+CALLS: Final = 200
+KILLS: Final = {50: "n1", 120: "n2"}
+"""After which call which node is killed."""
+
+TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
+TOPIC: Final = "calls/numbers"
+HEADERS: Final = {"Authorization": "Basic " + base64.b64encode(b"service:").decode()}
+
+
+async def publish(http: aiohttp.ClientSession, url: str, number: int) -> tuple[dict[str, Any], int]:
+    """Publish a number as the how-to says; returns the answer, and how often the call was made."""
+    headers = {**HEADERS, "Idempotency-Key": f"number-{number}"}
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            async with http.post(url, json={"topic": TOPIC, "value": number}, headers=headers) as answer:
+                if answer.status == 200:
+                    return await answer.json(), tries
+                assert answer.status in TRY_AGAIN, await answer.text()
+        except aiohttp.ClientConnectionError:
+            pass
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.promise("P5")
+async def test_each_key_is_executed_once_while_nodes_are_killed(tmp_path: Path, figures: Figures) -> None:
+    async with cluster(tmp_path) as stack:
+        seen: list[object] = []
+        async with await connect(stack.url, principal="reader") as session:
+            stream = await session.subscribe(TOPIC)
+            reading = asyncio.create_task(_read(stream, seen))
+            answers = await _call(stack)
+            await eventually(lambda: len(seen) >= CALLS, "every number has come")
+            reading.cancel()
+        assert seen == list(range(CALLS)), "once each, and in order"
+        versions = [answer["version"] for answer, _ in answers]
+        assert versions == sorted(set(versions))
+        asked = sum(tries for _, tries in answers)
+        repeated = sum("repeated" in answer for answer, _ in answers)
+        figures(f"{CALLS} calls asked {asked} times over {len(KILLS)} kills, {repeated} told of an execution before")
+
+
+async def _call(stack: Stack) -> list[tuple[dict[str, Any], int]]:
+    url = f"{stack.url.replace('ws', 'http', 1).removesuffix('/v1/connect')}/v1/publish"
+    answers = []
+    async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as kills:
+        for number in range(CALLS):
+            if (killed := KILLS.get(number)) is not None:
+                kills.create_task(stack.kill_node(killed))
+            answers.append(await publish(http, url, number))
+    return answers
+
+
+async def _read(stream: Any, seen: list[object]) -> None:
+    async for update in stream:
+        seen.append(update.value)  # noqa: PERF401 - what has come so far is looked at meanwhile
