@@ -37,6 +37,7 @@ from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.cluster.takeover.stages import ReportStage, SessionStage, TakeoverStages
+from gateway.app.cluster.takeover.suspicion import SuspicionWatch
 from gateway.app.cluster.takeover.takeovers import Takeovers
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
@@ -189,7 +190,12 @@ class Node:
         self.revocations = Revocations(context, self.enforcement)
         self.destinations = Destinations(context)
         self.presence = Presence(
-            context, self.sessions, not_ready=self.not_ready, draining=lambda: self.draining, links=links
+            context,
+            self.sessions,
+            not_ready=self.not_ready,
+            draining=lambda: self.draining,
+            links=links,
+            suspects=self.suspects,
         )
         self._membership = Membership(context, self.sessions, self._grid_recovery, self.presence)
         self.links = None if links is None else NodeLinks(context, links, lambda: self._membership.alive)
@@ -266,9 +272,11 @@ class Node:
             draining=lambda: self.draining,
             connections=lambda: len(self.connections),
             backup=None if self.mirror is None else self.mirror.state,
+            suspects=self.suspects,
+            takeovers=self.takeovers,
         )
         self._membership.report_by(self._reports)
-        self._takeovers = self._make_takeovers(context)
+        self._takeovers, self._suspicion = self._make_takeovers(context)
         self._moves = SessionMover(context, self.sessions, giver)
         self._drain = Drain(
             context,
@@ -313,15 +321,32 @@ class Node:
         )
         return mirror
 
-    def _make_takeovers(self, context: Context) -> Takeovers:
-        """Make what takes over from failed nodes: here is the list of all that is taken over, and cleaned up later."""
+    def _make_takeovers(self, context: Context) -> tuple[Takeovers, SuspicionWatch | None]:
+        """Make what takes over from failed nodes: here is the list of all that is taken over, and cleaned up later.
+
+        And what suspects nodes that are not heard any more; None without links, over which they would be heard.
+        """
         stages = TakeoverStages(
             at_once=(SessionStage(context),),
             transient=(ReportStage(self._reports),),
         )
         takeovers = Takeovers(context, stages, self._reports.mark_expired)
         self._membership.tell_of_table(takeovers.look)
-        return takeovers
+        if self.links is None:
+            return takeovers, None
+        suspicion = SuspicionWatch(
+            context, self.links, on_change=self.presence.tell_soon, on_failed=takeovers.found_expired
+        )
+        self._membership.tell_of_table(suspicion.follow)
+        return takeovers, suspicion
+
+    def takeovers(self) -> Sequence[dict[str, object]]:
+        """Tell what this node does at the moment for nodes that have failed."""
+        return self._takeovers.told()
+
+    def suspects(self) -> Sequence[NodeRef]:
+        """List the nodes that this one does not hear any more, and that hold a lease."""
+        return () if self._suspicion is None else self._suspicion.suspects
 
     async def start(self) -> None:
         """Begin to work; does not wait for the grid, ``not_ready`` tells when it is there."""
@@ -363,6 +388,8 @@ class Node:
         self._background.forever(self._membership.keep_lease, "lease")
         if self.links is not None:
             self._background.forever(self.links.follow, "follow-nodes")
+        if self._suspicion is not None:
+            self._background.forever(self._suspicion.run, "suspicion")
         if self.mirror is not None:
             self._background.forever(self.mirror.run, "mirror")
         self._background.forever(self._takeovers.run, "takeovers")

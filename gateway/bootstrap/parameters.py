@@ -151,5 +151,10 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
             if settings.limit_buffer_bytes and settings.limit_disconnected_bytes
             else 0,
         ),
-        takeover=TakeoverParameters(transient_wait=settings.transient_wait),
+        takeover=TakeoverParameters(
+            heartbeat=settings.heartbeat,
+            suspect_after=settings.suspect_after,
+            confirm=settings.confirm,
+            transient_wait=settings.transient_wait,
+        ),
     )

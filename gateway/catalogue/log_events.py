@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.catalogue import takeover_log_events
 from gateway.catalogue.log_event import Level, LogEvent
 
 NODE_STARTED = LogEvent(
@@ -339,18 +340,6 @@ NODE_NAME_TAKEN = LogEvent(
     "(takes_sessions is false). Stop one of the two, or give it a name of its own (node).",
     ("node", "other", "other_admin", "takes_sessions"),
 )
-TAKEOVER_CONTINUED = LogEvent(
-    "takeover_continued",
-    Level.WARNING,
-    "The node that took over from a node with an expired lease did not finish. This node goes on at that stage.",
-    ("expired", "stage"),
-)
-CLEANUP_FINISHED = LogEvent(
-    "cleanup_finished",
-    Level.INFO,
-    "What was transient of a node that was taken over is removed: it has not come back in time.",
-    ("expired",),
-)
 TAKEOVER_FINISHED = LogEvent(
     "takeover_finished",
     Level.WARNING,
@@ -584,5 +573,10 @@ JOURNAL_INCOMPLETE = LogEvent(
     ("events",),
 )
 
-LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, LogEvent))
-"""All of them, in the order of this file."""
+LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(
+    each
+    for module in (globals(), vars(takeover_log_events))
+    for each in list(module.values())
+    if isinstance(each, LogEvent)
+)
+"""All of them, in the order of these files."""

@@ -17,6 +17,7 @@ from gateway.catalogue import (
     journal_metrics,
     mirror_metrics,
     queue_metrics,
+    takeover_metrics,
 )
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
@@ -352,11 +353,6 @@ TAKEOVERS = Metric(
     Kind.COUNTER,
     "Nodes with an expired lease whose sessions this node took over: it began their windows.",
 )
-TAKEOVERS_UNDER_WAY = Metric(
-    "gateway_takeovers_under_way",
-    Kind.GAUGE,
-    "Nodes from which this node takes over at the moment, or after which it cleans up.",
-)
 LEASE_LOST = Metric("gateway_lease_lost_total", Kind.COUNTER, "Times this node found its own lease expired.")
 EVENT_LOOP_LAG_SECONDS = Metric(
     "gateway_event_loop_lag_seconds",
@@ -586,6 +582,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(queue_metrics),
         vars(durable_metrics),
         vars(call_metrics),
+        vars(takeover_metrics),
     )
     for each in list(module.values())
     if isinstance(each, Metric)

@@ -93,6 +93,7 @@ class NodeView:
         mirror: what it waits for before packets leave (protocol 10.8.2); None without a backup.
         copied: sessions of which the backup has a whole copy; None likewise.
         to_copy: sessions of which it is to have one; None likewise.
+        suspected_by: names of the nodes that do not hear it any more over their links, though its lease holds.
         here: whether it is the node that answers.
     """
 
@@ -115,7 +116,31 @@ class NodeView:
     mirror: str | None = None
     copied: int | None = None
     to_copy: int | None = None
+    suspected_by: tuple[str, ...] = ()
     here: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeoverView:
+    """A takeover as an administrator sees it.
+
+    Attributes:
+        node: name of the node that has failed.
+        incarnation: which run of it.
+        by: name of the node that takes over, or cleans up; None while what is transient is left alone.
+        stage: that is under way; None if none was begun, or all are done.
+        step: the first step of it that may not be done.
+        sessions: that were put on the clock.
+        left: seconds until *by* loses the right, or until the time to clean up.
+    """
+
+    node: str
+    incarnation: str
+    by: str | None
+    stage: str | None
+    step: int
+    sessions: int
+    left: float
 
 
 class NodeAdministration(Protocol):
@@ -146,6 +171,13 @@ class NodeAdministration(Protocol):
 
         Raises:
             NotThere: there is none.
+            GridUnavailable: see the module.
+        """
+
+    async def takeovers(self) -> Sequence[TakeoverView]:
+        """Tell of all takeovers that are under way, and of those whose transient things are there still; sorted.
+
+        Raises:
             GridUnavailable: see the module.
         """
 

@@ -103,6 +103,7 @@ class NodeReport:
         session_bytes: that its sessions take in the grid, and those that it has given back.
         largest: bytes of those whose sessions take much, by principal.
         failure_domain: what it fails with, such as its rack; empty if it does not say.
+        suspects: the nodes with a lease that it does not hear any more, as texts of their names and incarnations.
     """
 
     listen: str
@@ -119,6 +120,7 @@ class NodeReport:
     session_bytes: int = 0
     largest: Mapping[str, int] = field(default_factory=dict)
     failure_domain: str = ""
+    suspects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,10 +119,12 @@ class Down:
     Attributes:
         peer: the node.
         why: for people.
+        planned: whether one of the two nodes hung up on purpose: it stops, or takes another connection.
     """
 
     peer: NodeRef
     why: str
+    planned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -329,6 +329,14 @@ RECOVERY: Final = Dashboard(
                     unit=Unit.PER_SECOND,
                 ),
                 Panel(
+                    title="Suspects and takeovers under way",
+                    meaning="Nodes that are not heard though their leases hold, and those that are taken over.",
+                    queries=(
+                        Query(f"gateway_suspects{{{CLUSTER}}}", "{{node}} suspects"),
+                        Query(f"gateway_takeovers_under_way{{{CLUSTER}}}", "{{node}} takes over"),
+                    ),
+                ),
+                Panel(
                     title="Fenced writes",
                     meaning="Writes that the grid refused because the session has a newer owner: nodes that were "
                     "hung or cut off, kept from doing harm.",

@@ -27,8 +27,8 @@ from tests.support.faults import eventually
 CONNECTING: Final = 30
 """Clients of a crowd that open their sessions at the same time: two busy cores cannot serve more at once anyway."""
 
-LINK_WARNINGS: Final = frozenset({"link_down", "link_failed"})
-"""What nodes log of links to a node that does not answer any more."""
+LINK_WARNINGS: Final = frozenset({"link_down", "link_failed", "node_suspected"})
+"""What nodes log of a node that does not answer any more over its link."""
 
 Figures = Callable[[str], None]
 """The fixture ``figures``: what it is told is shown at the end of the run, so that it can be quoted."""

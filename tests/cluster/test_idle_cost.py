@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from gateway.adapters.redis.gauges import ASK_INTERVAL
-from gateway.adapters.redis.scripts import NODE_LIST, SESSION_OWNERS
+from gateway.adapters.redis.scripts import NODE_LIST, NODE_TAKEOVERS, SESSION_OWNERS
 from gateway.app.cluster.left_sessions import REAPS
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.local.ports import LOOPBACK
@@ -44,8 +44,9 @@ MONITORED: Final = re.compile(r'\+[\d.]+ \[\d+ (\S+)\] "([^"]+)"(.*)')
 LOOKS_AT_AN_ARRIVAL: Final = 2
 """How often a node reads the list of nodes once it has seen another one arrive: for its links and its namesakes."""
 WRITES: Final = "gateway_writes_total"
-SELDOM: Final = {"figures", "owners", "left"}
-"""Jobs that are done more seldom than a window is long; the second once in each generation of the grid."""
+SELDOM: Final = {"figures", "owners", "left", "takeovers"}
+"""Jobs that are done more seldom than a window is long; the second once in each generation of the grid, the last once
+by a node that has just started, and when others are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Call:
             return "tail"
         if self.command == "evalsha" and NODE_LIST.sha in self.arguments:
             return "nodes"
+        if self.command == "evalsha" and NODE_TAKEOVERS.sha in self.arguments:
+            return "takeovers"
         if self.command == "evalsha" and ":{nodes}:leases" in self.arguments:
             return "lease"
         if self.command == "evalsha" and ":{nodes}:reports" in self.arguments:

@@ -385,6 +385,23 @@ CASES: Final[dict[str, Case]] = {
         ),
         NODE,
     ),
+    "GatewayLinksPartitioned": Case(
+        {'gateway_suspects{node="n1"}': still(1)},
+        (
+            {'gateway_suspects{node="n1"}': still(0)},
+            # A node that has died, until its lease has ended.
+            {'gateway_suspects{node="n1"}': "0x10 1x0 0x9"},
+        ),
+        NODE,
+    ),
+    "GatewayTakeoverStuck": Case(
+        {'gateway_takeovers_under_way{node="n1"}': still(1)},
+        (
+            {'gateway_takeovers_under_way{node="n1"}': still(0)},
+            {'gateway_takeovers_under_way{node="n1"}': "0x10 1x0 0x9"},
+        ),
+        NODE,
+    ),
     "GatewayBackupNotWhole": Case(
         {'gateway_mirror_sessions{node="n1",copied="false"}': still(3)},
         (

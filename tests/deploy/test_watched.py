@@ -24,7 +24,8 @@ UNSEEN: Final = {
     "gateway_queue_sends_total": "as before; senders are told of a full queue",
     "gateway_queue_settlements_total": "as before",
     "gateway_reading_deferred_total": "turns are shared as they should; GatewayEventLoopLag asks for it in its runbook",
-    "gateway_takeovers_under_way": "each is over within a second; gateway_takeovers_total counts them",
+    "gateway_suspicions_total": "those that last make GatewayLinksPartitioned, whose runbook asks for it",
+    "gateway_suspicions_cleared_total": "as before",
     "gateway_limited_accounts": "how many addresses and principals are counted is no trouble in itself; the runbook of "
     "GatewayLimitsExceeded asks for it",
 }

@@ -28,7 +28,6 @@ import gateway.client
 from gateway.adapters.destination_file import read_destinations
 from gateway.adapters.policy import read_policy
 from gateway.catalogue import log_events, metrics
-from gateway.catalogue.log_event import LogEvent
 from gateway.cli.program import program as gateway_program
 from gateway.core import journal
 from gateway.core.wire import packets
@@ -467,7 +466,7 @@ def topology_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def known_names() -> frozenset[str]:
     """Everything a snake_case name in a page may stand for."""
     names = {*SETTINGS, *PIPELINE_SETTINGS, *SENTINEL_OPTIONS, *topology_names(Topology)}
-    names |= {each.name for each in vars(log_events).values() if isinstance(each, LogEvent)}
+    names |= {each.name for each in log_events.LOG_EVENTS}
     names |= {each.name for each in metrics.METRICS}
     names |= {value for each in metrics.METRICS for value in each.values}
     names |= {str(each) for kind in (ErrorCode, FailoverReason, Outcome, packets.NoticeCode) for each in kind}

@@ -16,6 +16,7 @@ Nodes have an in-memory grid and in-memory links, and no servers. Nothing here m
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import selectors
 from collections.abc import Awaitable, Callable
@@ -40,6 +41,7 @@ from gateway.app.runtime.clock import Clock
 from gateway.app.security.verifications import Verifications
 from gateway.bootstrap.parameters import parameters_of
 from gateway.core.pacing.verification_ranks import VerificationRates
+from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
 from gateway.ports import SessionRecord
 from gateway.settings import Settings
@@ -201,8 +203,16 @@ class VirtualCluster:
                 self.network.stall(other.me, node.me)
 
     async def sessions(self, owner: VirtualNode, count: int) -> list[SessionId]:
-        """Have *owner* own so many connected sessions, as the grid sees it."""
-        records: list[SessionRecord] = [session(owner=owner.me, window=1e6) for _ in range(count)]
+        """Have *owner* own so many connected sessions, as the grid sees it: some in each partition."""
+        ids: dict[int, list[SessionId]] = {}
+        for number in itertools.count():
+            made = SessionId(f"{owner.me.node}-{number}")
+            ids.setdefault(session_partition(made), []).append(made)
+            if len(ids) == SESSION_PARTITIONS and number > count:
+                break
+        spread = [each for row in itertools.zip_longest(*ids.values()) for each in row if each is not None]
+        assert SESSION_PARTITIONS <= count <= len(spread)
+        records: list[SessionRecord] = [session(owner=owner.me, session_id=each, window=1e6) for each in spread[:count]]
         for each in records:
             await owner.grid.sessions.create(each)
         return [each.id for each in records]

@@ -116,7 +116,36 @@ class Node(Told):
     )
     copied: int | None = Field(description="Sessions of which the backup has a whole copy.")
     to_copy: int | None = Field(description="Sessions of which it is to have one.")
+    suspected_by: list[str] = Field(
+        description="Names of the nodes that do not hear it any more over their links, though its lease holds: it "
+        "hangs, has just died, or the network between them is cut. Only in lists."
+    )
     here: bool = Field(description="Whether it is the node that answers.")
+
+
+class Takeover(Told):
+    """What the others do for a node that has failed."""
+
+    node: str = Field(description="Name of the node that has failed.")
+    incarnation: str = Field(description="Identifies the run of it that has failed.")
+    by: str | None = Field(
+        description="Name of the node that takes over, or cleans up; null if all is taken over, and what is transient "
+        "of the node is left alone for the time of `transient_wait`."
+    )
+    stage: str | None = Field(
+        description="The stage that is under way: `sessions`, `done`, `reports`; null if none is."
+    )
+    step: int = Field(description="The first step of that stage that is not done for certain.")
+    sessions: int = Field(description="Sessions whose windows have begun, so far.")
+    left: float = Field(
+        description="Seconds until another node may go on in its place, or until what is transient may be cleaned up."
+    )
+
+
+class Takeovers(Told):
+    """All takeovers that are under way, and those after which something is to be cleaned up."""
+
+    items: list[Takeover]
 
 
 class Nodes(Told):

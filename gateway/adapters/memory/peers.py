@@ -150,18 +150,18 @@ class MemoryPeerNetwork:
     def leave(self, node: MemoryPeerLinks) -> None:
         """A node has gone."""
         for line in self.lines_of(node.me):
-            self._break(line, f"{node.me.node} stops")
+            self._break(line, f"{node.me.node} stops", planned=True)
         self._nodes.pop(node.me, None)
 
     def look(self, node: NodeRef) -> None:
         """See a moment later whether there are links to be had."""
         asyncio.get_running_loop().call_soon(self._connect, node)
 
-    def break_link(self, one: NodeRef, other: NodeRef, why: str) -> None:
+    def break_link(self, one: NodeRef, other: NodeRef, why: str, *, planned: bool = False) -> None:
         """Break a link, if there is one; another one follows unless there must be none."""
         line = self._line(one, other)
         if line is not None:
-            self._break(line, why)
+            self._break(line, why, planned=planned)
 
     def carry(
         self, sender: NodeRef, receiver: NodeRef, size: int, arrive: Callable[[_Line, MemoryPeerLinks], None]
@@ -227,7 +227,7 @@ class MemoryPeerNetwork:
                 node.begin(other)
                 other.begin(node)
 
-    def _break(self, line: _Line, why: str) -> None:
+    def _break(self, line: _Line, why: str, *, planned: bool = False) -> None:
         if not line.up:
             return
         line.up = False
@@ -236,7 +236,7 @@ class MemoryPeerNetwork:
         for end, peer in ((a, b), (b, a)):
             node = self._nodes.get(end)
             if node is not None:
-                node.ended(line, peer, why)
+                node.ended(line, peer, why, planned=planned)
                 self.look(end)
 
     def _notice(self, line: _Line, way: _Way) -> None:
@@ -306,7 +306,7 @@ class MemoryPeerLinks:
         for line in self._network.lines_of(self.me):
             peer = line.peer_of(self.me)
             if cluster != before or self._runs.has_left(peer):
-                self._network.break_link(self.me, peer, f"{self.me.node} hung up")
+                self._network.break_link(self.me, peer, f"{self.me.node} hung up", planned=True)
         self._network.look(self.me)
 
     def state(self, node: NodeRef) -> LinkState:
@@ -396,16 +396,16 @@ class MemoryPeerLinks:
         for line in self._network.lines_of(self.me):
             peer = line.peer_of(self.me)
             if peer != other.me and peer.node == other.me.node:
-                self._network.break_link(self.me, peer, f"{other.me} is a newer run")
+                self._network.break_link(self.me, peer, f"{other.me} is a newer run", planned=True)
         self._runs.greeted(other.me, other._started)
         self.put(Up(other.me, self._features & other._features))
 
-    def ended(self, line: _Line, peer: NodeRef, why: str) -> None:
+    def ended(self, line: _Line, peer: NodeRef, why: str, *, planned: bool) -> None:
         """A link is gone."""
         for answer, asked in self._asked.items():
             if asked is line and not answer.done():
                 answer.set_exception(Silent(f"the link to {peer.node} broke: {why}"))
-        self.put(Down(peer, why))
+        self.put(Down(peer, why, planned=planned))
 
     def put(self, event: LinkEvent, line: _Line | None = None, size: int = 0) -> None:
         """Something has come; its bytes count until it is taken."""

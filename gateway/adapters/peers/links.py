@@ -243,7 +243,7 @@ class StreamPeerLinks:
             del self._links[link.peer]
         for name in self._past:
             self._past[name] += getattr(link, name)
-        self._inbox.put(Down(link.peer, end.why))
+        self._inbox.put(Down(link.peer, end.why, planned=end.planned))
         timer = self._unlisted.pop(link.peer, None)
         if timer is not None:
             timer.cancel()

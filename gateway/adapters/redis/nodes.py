@@ -44,6 +44,7 @@ _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
     "draining": bool,
     "reasons": list,
     "link_protocols": list,
+    "suspects": list,
     "largest": dict,
 }
 """What a report tells, and of what types that is in JSON."""
@@ -392,8 +393,9 @@ def _report(stored: bytes) -> NodeReport | None:
     for name, kinds in _REPORTED.items():
         if name in told and (not isinstance(told[name], kinds) or (type(told[name]) is bool and kinds is not bool)):
             raise ValueError(f"{name!r} is of another type")
-    if not all(isinstance(each, str) for each in told.get("reasons", ())):
-        raise ValueError("'reasons' are no texts")
+    for name in ("reasons", "suspects"):
+        if not all(isinstance(each, str) for each in told.get(name, ())):
+            raise ValueError(f"{name!r} are no texts")
     if not all(type(each) is int for each in told.get("link_protocols", ())):
         raise ValueError("'link_protocols' are no numbers")
     if not all(type(each) is int for each in told.get("largest", {}).values()):
@@ -402,7 +404,12 @@ def _report(stored: bytes) -> NodeReport | None:
         report = NodeReport(**{name: told[name] for name in _REPORTED if name in told})
     except TypeError:
         return None
-    return dataclasses.replace(report, reasons=tuple(report.reasons), link_protocols=tuple(report.link_protocols))
+    return dataclasses.replace(
+        report,
+        reasons=tuple(report.reasons),
+        link_protocols=tuple(report.link_protocols),
+        suspects=tuple(report.suspects),
+    )
 
 
 def _progress(stored: bytes) -> TakeoverProgress:

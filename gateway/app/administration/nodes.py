@@ -9,8 +9,8 @@ from dataclasses import replace
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
 from gateway.core.types import Incarnation, NodeId, NodeRef
-from gateway.ports import Backup, GridUnavailable, LinkState, LostNode, NodeDirectory, NodeEntry, NodeReport
-from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere
+from gateway.ports import Backup, GridUnavailable, LinkState, LostNode, NodeDirectory, NodeEntry, NodeReport, Takeover
+from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere, TakeoverView
 
 
 class ClusterNodes:
@@ -43,7 +43,8 @@ class ClusterNodes:
     async def list(self) -> Sequence[NodeView]:
         """See ``NodeAdministration.list``."""
         entries, lost, backups = await asyncio.gather(self._nodes.entries(), self._nodes.lost(), self._nodes.backups())
-        views = [self._view(entry) for entry in entries]
+        suspected = self._suspected(entries)
+        views = [replace(self._view(entry), suspected_by=suspected.get(str(entry.node), ())) for entry in entries]
         if not any(view.here for view in views):
             # Its lease has expired, or the grid is new: it answers all the same, so it is there.
             views.append(self._own())
@@ -51,6 +52,10 @@ class ClusterNodes:
         views += [_lost(run) for run in _last_runs(lost) if run.node.node not in there]
         views = [_backed_up(view, backups.get(_run_of(view))) for view in views]
         return sorted(views, key=lambda view: (view.node, view.incarnation))
+
+    async def takeovers(self) -> Sequence[TakeoverView]:
+        """See ``NodeAdministration.takeovers``."""
+        return [_taken_over(each) for each in await self._nodes.takeovers()]
 
     async def find(self, node: str) -> NodeView:
         """See ``NodeAdministration.find``."""
@@ -104,6 +109,15 @@ class ClusterNodes:
             admin = entry.report.admin if entry.alive and entry.report is not None else None
             raise HeldElsewhere(entry.node, admin)
 
+    def _suspected(self, entries: Sequence[NodeEntry]) -> dict[str, tuple[str, ...]]:
+        """Tell who is suspected by whom, as the nodes tell; this one as it knows."""
+        found: dict[str, tuple[str, ...]] = {}
+        for entry in entries:
+            report = self._presence.report() if entry.node == self._me else entry.report
+            for suspect in () if report is None or not entry.alive else report.suspects:
+                found[suspect] = (*found.get(suspect, ()), entry.node.node)
+        return found
+
     def _own(self) -> NodeView:
         return _shown(self._me, self._presence.report(), here=True)
 
@@ -115,6 +129,19 @@ class ClusterNodes:
             return view
         state = self._link_state(entry.node)
         return replace(view, linked=state.up, heard=state.silence if state.up else None)
+
+
+def _taken_over(takeover: Takeover) -> TakeoverView:
+    progress = takeover.progress
+    return TakeoverView(
+        node=takeover.expired.node,
+        incarnation=takeover.expired.incarnation,
+        by=None if takeover.by is None else takeover.by.node,
+        stage=progress.stage or None,
+        step=progress.step,
+        sessions=progress.sessions,
+        left=max(0.0, takeover.left),
+    )
 
 
 def newest(entries: Sequence[NodeEntry], node: NodeId) -> NodeEntry:

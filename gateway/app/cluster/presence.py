@@ -8,6 +8,7 @@ from contextlib import suppress
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.core.pacing.shared_bytes import HeldBytes
+from gateway.core.types import NodeRef
 from gateway.ports import GridUnavailable, NodeReport, PeerLinks
 
 
@@ -20,6 +21,7 @@ class Presence:
         not_ready: why no new sessions should come here.
         draining: whether clients are being moved, or have been.
         links: to other nodes, if there are any.
+        suspects: the nodes that this one suspects.
 
     Attributes:
         lag: seconds by which the event loop was late when that was last measured.
@@ -33,6 +35,7 @@ class Presence:
         not_ready: Callable[[], Sequence[str]],
         draining: Callable[[], bool],
         links: PeerLinks | None = None,
+        suspects: Callable[[], Sequence[NodeRef]] = tuple,
     ) -> None:
         self._me = context.me
         self._grid = context.grid
@@ -42,6 +45,7 @@ class Presence:
         self._not_ready = not_ready
         self._draining = draining
         self._links = links
+        self._suspects = suspects
         self._failure_domain = context.parameters.mirror.failure_domain
         self._started = context.clock.wall()
         self._places: tuple[str, str, str] | None = None
@@ -80,6 +84,7 @@ class Presence:
             session_bytes=held.total,
             largest=held.large,
             failure_domain=self._failure_domain,
+            suspects=tuple(map(str, self._suspects())),
         )
 
     async def tell(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.journal.event import Event, Fields
-from gateway.catalogue import log_events, metrics
+from gateway.catalogue import log_events, metrics, takeover_log_events, takeover_metrics
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.journal import events as happened
 from gateway.core.topics.selectors import Selector
@@ -158,6 +158,56 @@ class DestinationsChanged(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeSuspected(Event):
+    """Another node is not heard any more, and its lease is looked at.
+
+    Attributes:
+        node: which.
+        silence: seconds since it was heard.
+    """
+
+    node: NodeRef
+    silence: float
+
+    metric = takeover_metrics.SUSPICIONS
+    log = takeover_log_events.NODE_SUSPECTED
+    journal = happened.NODE_SUSPECTED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"suspect": str(self.node), "silence": round(self.silence, 3)}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"peer": self.node.node, "peer_incarnation": self.node.incarnation}
+
+
+@dataclass(frozen=True, slots=True)
+class SuspicionCleared(Event):
+    """A node that was suspected is heard again.
+
+    Attributes:
+        node: which.
+        seconds: for how long it was suspected.
+    """
+
+    node: NodeRef
+    seconds: float
+
+    metric = takeover_metrics.SUSPICIONS_CLEARED
+    log = takeover_log_events.SUSPICION_CLEARED
+    journal = happened.NODE_SUSPICION_CLEARED
+
+    def logged(self) -> Fields:
+        """See ``Event``."""
+        return {"suspect": str(self.node), "seconds": round(self.seconds, 3)}
+
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"peer": self.node.node, "peer_incarnation": self.node.incarnation}
+
+
+@dataclass(frozen=True, slots=True)
 class NodeExpired(Event):
     """Another node's lease has expired, and this one takes over.
 
@@ -216,7 +266,7 @@ class TakeoverContinued(Event):
     expired: NodeRef
     stage: str
 
-    log = log_events.TAKEOVER_CONTINUED
+    log = takeover_log_events.TAKEOVER_CONTINUED
     journal = happened.NODE_TAKEOVER_CONTINUED
 
     def logged(self) -> Fields:
@@ -238,7 +288,7 @@ class CleanupFinished(Event):
 
     expired: NodeRef
 
-    log = log_events.CLEANUP_FINISHED
+    log = takeover_log_events.CLEANUP_FINISHED
     journal = happened.NODE_CLEANED_UP
 
     def logged(self) -> Fields:

@@ -53,6 +53,8 @@ class Reports:
         connections: how many are open.
         backup: tells the node that has copies of the sessions, if there is one, of how many, and of how many it is to
             have one; None if this node is to have no backup.
+        suspects: the nodes that this one does not hear any more.
+        takeovers: what this node takes over at the moment, as it is told.
     """
 
     def __init__(
@@ -66,6 +68,8 @@ class Reports:
         draining: Callable[[], bool],
         connections: Callable[[], int],
         backup: Callable[[], tuple[NodeRef | None, int, int]] | None = None,
+        suspects: Callable[[], Sequence[NodeRef]] = tuple,
+        takeovers: Callable[[], Sequence[dict[str, object]]] = tuple,
     ) -> None:
         self._me = context.me
         self._parameters = context.parameters
@@ -78,6 +82,8 @@ class Reports:
         self._draining = draining
         self._connections = connections
         self._backup = backup
+        self._suspects = suspects
+        self._takeovers = takeovers
         self._publisher = SystemPublisher(context)
         self._watchers: Watchers = sessions.delivery.watchers
         self._started = context.clock.wall()
@@ -220,6 +226,8 @@ class Reports:
             "draining": self._draining(),
             "reasons": list(self._not_ready()),
             "alive": [str(each) for each in self._alive()],
+            "suspects": [str(each) for each in self._suspects()],
+            "takeovers": list(self._takeovers()),
             **self._backed_up(),
         }
 

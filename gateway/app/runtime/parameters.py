@@ -100,9 +100,15 @@ class TakeoverParameters:
     """How nodes find out that others have failed, and what they do then (P17).
 
     Attributes:
+        heartbeat: seconds after which every node says something over its links.
+        suspect_after: heartbeats without a sign of life after which a node is suspected.
+        confirm: seconds between two looks at the lease of a suspect.
         transient_wait: seconds after a takeover in which what is transient of the failed node stays.
     """
 
+    heartbeat: float = 0.5
+    suspect_after: int = 3
+    confirm: float = 0.5
     transient_wait: float = 60.0
 
 

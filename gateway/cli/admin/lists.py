@@ -151,8 +151,10 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
 
 
 def _state(node: Mapping[str, Any]) -> str:
-    """Write the state of a node; of a lost one with how long it has been."""
-    lost = node.get("lost")
+    """Write the state of a node; of a lost one with how long it has been, of a suspect with who does not hear it."""
+    lost, suspected_by = node.get("lost"), node.get("suspected_by")
+    if suspected_by:
+        return f"{node['state']}, suspected by {', '.join(suspected_by)}"
     return str(node["state"]) if lost is None else f"{node['state']} {duration(lost)} ago"
 
 
@@ -162,6 +164,25 @@ def _backup(node: Mapping[str, Any]) -> str | None:
     if backup is None or node["copied"] == node["to_copy"]:
         return backup
     return f"{backup} ({node['copied']} of {node['to_copy']})"
+
+
+@click.command()
+@as_json_option
+@api_client_options
+def takeovers(*, client: ApiClient, as_json: bool) -> None:
+    """List the takeovers of failed nodes."""
+    items = client.ask("GET", "takeovers")["items"]
+    if as_json:
+        print_json(items)
+        return
+    print_table(
+        ("Node", "Taken over by", "Stage", "Step", "Sessions", "Left s"),
+        (
+            (each["node"], each["by"], each["stage"], each["step"], each["sessions"], round(each["left"], 1))
+            for each in items
+        ),
+        nothing="No node is taken over.",
+    )
 
 
 @click.command(cls=SessionCommand)

@@ -90,6 +90,18 @@ NODE_TAKEN_OVER = EventType(
     ("peer", "peer_incarnation", "count"),
     about_session=False,
 )
+NODE_SUSPECTED = EventType(
+    "node_suspected",
+    "The node does not hear the peer any more over their link, and looks at its lease.",
+    ("peer", "peer_incarnation"),
+    about_session=False,
+)
+NODE_SUSPICION_CLEARED = EventType(
+    "node_suspicion_cleared",
+    "The node hears the peer again, which it had suspected.",
+    ("peer", "peer_incarnation"),
+    about_session=False,
+)
 NODE_TAKEOVER_CONTINUED = EventType(
     "node_takeover_continued",
     "Who took over from the peer did not finish, and this node goes on; the reason is the stage that was under way.",

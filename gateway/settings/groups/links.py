@@ -15,7 +15,7 @@ from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import Problem
 from gateway.settings.kinds import OneOf, Word
 from gateway.settings.places import File, Listen
-from gateway.settings.quantities import Seconds
+from gateway.settings.quantities import Seconds, Whole
 from gateway.settings.values import HostPort
 
 _FILES: Final = ("link_tls_certificate", "link_tls_key", "link_tls_ca")
@@ -67,6 +67,21 @@ class LinkSettings:
         "the other node the link is broken and dialled again. The same on all nodes.",
         reason="A hung node is noticed within a second or two, and a link costs some 100 bytes a second. Nodes never "
         "take over from each other because of it: leases decide.",
+    )
+    suspect_after: int = setting(
+        Whole("heartbeats", 2, 100),
+        3,
+        "Heartbeats without a sign of life after which another node is suspected: it is shown so, and its lease is "
+        "looked at until it is renewed or has ended. The same on all nodes.",
+        reason="Fewer notice a failure sooner, and suspect nodes that only paused. A false suspicion costs some "
+        "commands to the grid and changes nothing; see [Failure detection](../explanation/failure-detection.md).",
+    )
+    confirm: float = setting(
+        Seconds(0.05, 60),
+        0.5,
+        "How often a node looks at the lease of a suspect. It looks besides when that lease ends.",
+        reason="Seldom enough that a hundred nodes that miss one cost the grid 200 commands a second, for the seconds "
+        "until its lease has ended.",
     )
     backup: str = setting(
         Word(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", "auto, off, or the name of a node"),

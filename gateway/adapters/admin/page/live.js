@@ -35,9 +35,11 @@ const RECENT = 900;
  * @property {boolean} draining
  * @property {string[]} reasons
  * @property {string[]} alive
+ * @property {string[]} [suspects] - Nodes that it does not hear, as in `alive`; absent of nodes of earlier releases.
+ * @property {{node: string, incarnation: string, stage: string, sessions: number}[]} [takeovers] - What it does for failed nodes.
  *
  * @typedef {{at: number, what: string, session: string, detail: string | null, replayed?: boolean | null, node: string}} Happening
- * @typedef {"ready" | "not ready" | "draining" | "not heard yet" | "silent" | "expired" | "left"} Standing
+ * @typedef {"ready" | "not ready" | "draining" | "not heard yet" | "silent" | "suspected" | "taken over" | "expired" | "left"} Standing
  * @typedef {import("./client/session.js").Session} Session
  * @typedef {import("./rungs.js").Counts} Counts
  */
@@ -201,15 +203,30 @@ export class Live extends EventTarget {
   standing(state) {
     if (state.state !== "serving") return state.state;
     const heard = this.heard.get(state.node);
+    const name = `${state.node}/${state.incarnation}`;
+    const others = [...this.nodes.values()].filter((each) => each !== state && this.#isHeard(each));
+    if (this.takeoverOf(state) !== undefined) return "taken over";
+    if (others.some(({ suspects }) => suspects?.includes(name))) return "suspected";
     // What is retained of a node comes before its first report to a page that has just been opened.
     if (heard === undefined && now() - this.#since <= SILENT_AFTER) return "not heard yet";
     if (heard === undefined || now() - heard > SILENT_AFTER) {
-      const name = `${state.node}/${state.incarnation}`;
-      const others = [...this.nodes.values()].filter((each) => each !== state && this.#isHeard(each));
       return others.length > 0 && !others.some(({ alive }) => alive.includes(name)) ? "expired" : "silent";
     }
     if (state.draining) return "draining";
     return state.reasons.length > 0 ? "not ready" : "ready";
+  }
+
+  /**
+   * Find what another node does for one that has failed; undefined if none does.
+   *
+   * @param {NodeState} state
+   */
+  takeoverOf({ node, incarnation }) {
+    for (const by of this.nodes.values()) {
+      const found = by.takeovers?.find((each) => each.node === node && each.incarnation === incarnation);
+      if (found !== undefined && this.#isHeard(by)) return { by: by.node, ...found };
+    }
+    return undefined;
   }
 
   /** @param {NodeState} state */

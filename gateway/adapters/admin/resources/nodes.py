@@ -24,6 +24,11 @@ async def _as_reported(administration: Administration, call: Call, _why: str) ->
     return _node(await administration.nodes.as_reported(call.path.node))
 
 
+async def _takeovers(administration: Administration, _call: Call) -> models.Takeovers:
+    found = await administration.nodes.takeovers()
+    return models.Takeovers(items=[models.Takeover.model_validate(each) for each in found])
+
+
 async def _drain(administration: Administration, call: Call) -> models.Node:
     return _node(await administration.nodes.drain(call.path.node))
 
@@ -62,6 +67,18 @@ OPERATIONS: Final = (
         result=models.Node,
         path_model=models.NodePath,
         problems=(Kind.NODE_UNKNOWN,),
+    ),
+    Operation(
+        name="listTakeovers",
+        method="GET",
+        path="/v1/takeovers",
+        tag=_TAG,
+        summary="List the takeovers of failed nodes",
+        description="Those that are under way, with the stage that each has come to, and those after which something "
+        "is to be cleaned up.",
+        action=Action.NODES_READ,
+        handle=_takeovers,
+        result=models.Takeovers,
     ),
     Operation(
         name="drainNode",

@@ -27,7 +27,7 @@ from gateway.app.journal.node_events import (
     TakeoverContinued,
     TakeoverFinished,
 )
-from gateway.catalogue.metrics import TAKEOVERS_UNDER_WAY
+from gateway.catalogue.takeover_metrics import TAKEOVERS_UNDER_WAY
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridUnavailable, LeaseTable, TakeoverProgress
 
@@ -53,6 +53,7 @@ class _UnderWay:
         step: the first step of it that is not.
         kept: when that was kept in the grid; minus infinity if it was not yet.
         told: whether it was told that all stages are done.
+        name: of the stage that is under way.
     """
 
     failed: FailedNode
@@ -61,6 +62,7 @@ class _UnderWay:
     step: int = 0
     kept: float = float("-inf")
     told: bool = False
+    name: str = ""
 
 
 class Takeovers:
@@ -86,7 +88,8 @@ class Takeovers:
         self._stages = stages
         self._on_finished = on_finished
         self._table = LeaseTable((), ())
-        self._listed: tuple[LeaseTable, GridGeneration] | None = None
+        self._seen = LeaseTable((), ())
+        self._listed_in: GridGeneration | None = None
         self._due: dict[NodeRef, float] = {}
         """When what is transient of nodes may be cleaned up, as far as is known here."""
         self._under_way: dict[NodeRef, _UnderWay] = {}
@@ -102,6 +105,19 @@ class Takeovers:
         """The grid has just said that the leases of *nodes* have expired."""
         alive = tuple(each for each in self._table.alive if each not in nodes)
         self.look(LeaseTable(alive, tuple(sorted({*self._table.expired, *nodes})), watched=self._table.watched))
+
+    def told(self) -> list[dict[str, object]]:
+        """Tell what this node does at the moment, for those who watch the system's topics."""
+        return [
+            {
+                "node": each.failed.node.node,
+                "incarnation": each.failed.node.incarnation,
+                "stage": each.name,
+                "step": each.step,
+                "sessions": each.failed.sessions,
+            }
+            for each in self._under_way.values()
+        ]
 
     async def run(self) -> None:
         """Take over from whoever has failed, for ever; it is tried again whenever this node has looked who is there."""
@@ -146,27 +162,29 @@ class Takeovers:
         clean_after = self._wait if self._stages.transient else 0.0
         await self._nodes.finish_takeover(expired, by=self._me, clean_after=clean_after)
         del self._under_way[expired]
-        self._listed = None
+        self._listed_in = None
         await self._on_finished(expired)
 
     async def _list_waiting(self) -> None:
-        """Learn what is to be cleaned up: the grid is asked only if the nodes that are there have changed."""
-        here = (self._table, self._grid.generation)
-        if self._listed == here:
+        """Learn what is to be cleaned up: the grid is asked only if nodes that were there are gone."""
+        generation = self._grid.generation
+        before, self._seen = self._seen, self._table
+        if self._listed_in == generation and {*before.alive, *before.expired} <= {*self._table.alive}:
             return
+        self._listed_in = None
         now, alive = self._clock.monotonic(), self._table.alive
         waiting = [each for each in await self._nodes.takeovers() if each.expired not in self._table.expired]
         # Whoever began and is gone is followed at once.
         self._due = {
             each.expired: now + max(0.0, each.left) if each.by is None or each.by in alive else now for each in waiting
         }
-        self._listed = here
+        self._listed_in = generation
 
     async def _clean_up(self, node: NodeRef) -> None:
         progress = await self._nodes.clean(node, by=self._me, within=self._within)
         if progress is None:
             # Another one does it, or the node is back: the list tells which.
-            self._listed = None
+            self._listed_in = None
             del self._due[node]
             return
         if not await self._take_stages(self._goes_on(node, progress, self._stages.transient), self._stages.transient):
@@ -209,8 +227,9 @@ class Takeovers:
     async def _keep(self, takeover: _UnderWay, stages: Sequence[Stage]) -> bool:
         """Keep in the grid how far it has come; tell whether it is this node's still."""
         failed = takeover.failed
+        takeover.name = stages[takeover.stage].name if takeover.stage < len(stages) else DONE
         progress = TakeoverProgress(
-            stage=stages[takeover.stage].name if takeover.stage < len(stages) else DONE,
+            stage=takeover.name,
             step=takeover.step,
             sessions=failed.sessions,
             generation=takeover.generation,

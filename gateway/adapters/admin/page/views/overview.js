@@ -20,6 +20,8 @@ const STANDINGS = {
   draining: ["draining", "warn"],
   "not heard yet": ["no report yet", "quiet"],
   silent: ["not reporting", "bad"],
+  suspected: ["suspected of failure", "bad"],
+  "taken over": ["being taken over", "bad"],
   expired: ["lease expired", "bad"],
   left: ["stopped", "quiet"],
 };
@@ -270,7 +272,7 @@ class NodeRow {
     }
     this.#state.title = (state.reasons ?? []).join("; ");
     const gone = state.state !== "serving";
-    this.element.classList.toggle("gone", gone || standing === "silent" || standing === "expired");
+    this.element.classList.toggle("gone", gone || ["silent", "suspected", "taken over", "expired"].includes(standing));
     const texts = gone
       ? this.#cells.map(() => "–")
       : [
@@ -288,7 +290,7 @@ class NodeRow {
     this.#draining = state.draining ?? false;
     say(this.#button, this.#draining ? "Undrain" : "Drain");
     this.#button.setAttribute("aria-label", `${this.#draining ? "Undrain" : "Drain"} node ${plain(this.#name)}`);
-    this.#button.hidden = gone || standing === "expired" || standing === "silent" || standing === "not heard yet";
+    this.#button.hidden = gone || ["expired", "taken over", "silent", "not heard yet"].includes(standing);
   }
 
   #act() {

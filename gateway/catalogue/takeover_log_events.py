@@ -1,0 +1,30 @@
+"""Log events of failed nodes and of takeovers; see ``log_events``, which lists them with all others."""
+
+from __future__ import annotations
+
+from gateway.catalogue.log_event import Level, LogEvent
+
+NODE_SUSPECTED = LogEvent(
+    "node_suspected",
+    Level.WARNING,
+    "Nothing is heard of another node over its link. Its lease is looked at; while that holds, nothing is taken over.",
+    ("suspect", "silence"),
+)
+SUSPICION_CLEARED = LogEvent(
+    "suspicion_cleared",
+    Level.INFO,
+    "A node that was suspected is heard again.",
+    ("suspect", "seconds"),
+)
+TAKEOVER_CONTINUED = LogEvent(
+    "takeover_continued",
+    Level.WARNING,
+    "The node that took over from a node with an expired lease did not finish. This node goes on at that stage.",
+    ("expired", "stage"),
+)
+CLEANUP_FINISHED = LogEvent(
+    "cleanup_finished",
+    Level.INFO,
+    "What was transient of a node that was taken over is removed: it has not come back in time.",
+    ("expired",),
+)
