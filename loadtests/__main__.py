@@ -77,6 +77,8 @@ def program(
         asyncio.run(must_open(url))
     started = folder is not None and _see_to_stack(folder, port_base, nodes)
     try:
+        if folder is not None:
+            cluster.declare(folder, base=port_base)
         command = [
             *(sys.executable, "-m", "locust", "-f", str(_LOCUSTFILE)),
             *("--host", url or f"ws://{LOOPBACK}:{port_base}", "--loglevel", "WARNING"),

@@ -18,9 +18,19 @@ from typing import Final
 
 from gateway.catalogue import log_events
 from gateway.local.identity import ProcessIdentity
-from gateway.local.run_folder import StackState
+from gateway.local.ports import LOOPBACK, PortPlan
+from gateway.local.run_folder import RunFolder, StackState
 from lb.errors import LoadBalancerError
 from lb.runtime import NodeStatus, RuntimeSocket, Takes, Wanted
+
+SELECTOR: Final = "load/**"
+"""The topics of all publishers: what subscribers select, and what readers read the history of."""
+
+QUEUE: Final = "load-queue/work"
+"""Where senders send to; nothing that subscribers select."""
+
+HISTORY_AGE: Final = "10m"
+"""For how long events are kept: longer than a reader is without a node."""
 
 DRAIN_SECONDS: Final = 60.0
 """How long a drain may take: the node's own limit (30 s by default) and as much again."""
@@ -191,6 +201,18 @@ def start(folder: Path, *, base: int, nodes: int) -> None:
     _run_local("up", folder, "--port-base", str(base), "--nodes", str(nodes))
 
 
+def declare(folder: Path, *, base: int) -> None:
+    """Have a stack keep the history of what is published, and a queue, as an administrator does.
+
+    Raises:
+        ClusterFailed: a node did not take it; with what the command said.
+    """
+    (node,) = PortPlan.from_base(base, 1).nodes.values()
+    to = ("--url", f"http://{LOOPBACK}:{node.admin}", "--token-file", str(RunFolder(folder.resolve()).admin_token))
+    for said in ((SELECTOR, "history", "--age", HISTORY_AGE), (QUEUE, "queue")):
+        _run("gateway", folder, "admin", "destination", "set", *said, *to)
+
+
 def stop(folder: Path, *, base: int) -> None:
     """Stop a stack, by the command of ``make down``.
 
@@ -201,10 +223,14 @@ def stop(folder: Path, *, base: int) -> None:
 
 
 def _run_local(command: str, folder: Path, *arguments: str) -> None:
+    _run("gateway.local", folder, command, *arguments)
+
+
+def _run(module: str, folder: Path, *arguments: str) -> None:
     root = Path(__file__).resolve().parents[1]
     try:
         done = subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "gateway.local", command, *arguments],
+            [sys.executable, "-m", module, *arguments],
             # The command finds the run folder from the directory that holds `.local`.
             cwd=folder.resolve().parents[1],
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])},
@@ -214,9 +240,9 @@ def _run_local(command: str, folder: Path, *arguments: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ClusterFailed(f"`gateway.local {command}` was not done within {START_SECONDS:g} s") from None
+        raise ClusterFailed(f"`{module} {arguments[0]}` was not done within {START_SECONDS:g} s") from None
     if done.returncode:
-        raise ClusterFailed(done.stderr.strip() or f"`gateway.local {command}` failed with {done.returncode}")
+        raise ClusterFailed(done.stderr.strip() or f"`{module} {arguments[0]}` failed with {done.returncode}")
 
 
 def _state(status: NodeStatus) -> str:

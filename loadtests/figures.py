@@ -15,6 +15,10 @@ from loadtests.tally import Tally
 DELIVER: Final = "deliver"
 PUBLISH: Final = "publish"
 CONNECT: Final = "connect"
+SEND: Final = "send"
+RECEIVE: Final = "receive"
+SETTLE: Final = "settle"
+READ: Final = "read history"
 RESUME_PREFIX: Final = "resume "
 """Begins the names of recoveries; the outcome follows."""
 
@@ -120,10 +124,17 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "publish_p99_ms": Figure("ms", "from when a value was due to when its receipt was there: the p99"),
     "connect_p99_ms": Figure("ms", "from the first attempt to the welcome of a new session: the p99"),
     "resume_p99_ms": Figure("ms", "from the loss of a connection to the welcome on the next one: the p99"),
+    "receive_p50_ms": Figure("ms", "from when a message was due to when a consumer had it: the median"),
+    "receive_p99_ms": Figure("ms", "from when a message was due to when a consumer had it: the p99"),
+    "settle_p99_ms": Figure("ms", "from when a message was settled to when that was confirmed: the p99"),
+    "read_p99_ms": Figure("ms", "from when a page of a history was asked for to when it was there: the p99"),
     "failure_ratio": Figure("", "failed requests of all requests, whatever their name"),
     "throughput_share": Figure("", "updates received, of those planned for the subscribed time"),
     "publish_share": Figure("", "publishes confirmed, of those planned for the time"),
     "completeness": Figure("", "updates that told something new, of those that a subscriber was owed"),
+    "accepted_share": Figure("", "messages accepted, of those sent"),
+    "redelivered": Figure("", "messages that came again, or that somebody may have received before"),
+    "events_read": Figure("", "events that readers of histories were given"),
     "sessions": Figure("", "sessions opened"),
     "sessions_lost": Figure("", "sessions that ended though nobody closed them"),
     "recoveries": Figure("", "connections that were lost and got back"),
@@ -137,7 +148,9 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "longest_silence_s": Figure("s", "the longest time that a subscriber saw no update"),
     "longest_recovery_s": Figure("s", "the longest time from a loss to the welcome"),
     "violations": Figure(
-        "", "broken promises: versions, sequences, contents, packet ids, undeclared losses", Of.PROMISE
+        "",
+        "broken promises: versions, sequences, contents, packet ids, messages, undeclared losses",
+        Of.PROMISE,
     ),
     "undeclared": Figure("", "updates missing without a declaration", Of.PROMISE),
     "deployed": Figure("", "nodes drained and started again"),
@@ -159,6 +172,7 @@ def figures(measured: Measured) -> dict[str, float | None]:
     tally, requests = measured.tally, measured.requests
     everything = Requests.together(requests.values())
     deliver, publish = requests.get(DELIVER, Requests()), requests.get(PUBLISH, Requests())
+    receive = requests.get(RECEIVE, Requests())
     resumes = Requests.together(each for name, each in requests.items() if name.startswith(RESUME_PREFIX))
     values: dict[str, float | None] = {
         "deliver_p50_ms": deliver.quantile(_MEDIAN),
@@ -167,10 +181,17 @@ def figures(measured: Measured) -> dict[str, float | None]:
         "publish_p99_ms": publish.quantile(_TAIL),
         "connect_p99_ms": requests.get(CONNECT, Requests()).quantile(_TAIL),
         "resume_p99_ms": resumes.quantile(_TAIL),
+        "receive_p50_ms": receive.quantile(_MEDIAN),
+        "receive_p99_ms": receive.quantile(_TAIL),
+        "settle_p99_ms": requests.get(SETTLE, Requests()).quantile(_TAIL),
+        "read_p99_ms": requests.get(READ, Requests()).quantile(_TAIL),
         "failure_ratio": _share(everything.failures, everything.count),
         "throughput_share": _share(tally.updates, tally.subscribed_seconds * measured.publishers * measured.rate),
         "publish_share": _share(tally.published, tally.publishing_seconds * measured.rate),
         "completeness": _share(tally.fresh, tally.owed),
+        "accepted_share": _share(tally.accepted, tally.sent),
+        "redelivered": tally.redelivered if tally.messages else None,
+        "events_read": tally.events,
         "sessions": tally.sessions_opened,
         "sessions_lost": tally.sessions_lost,
         "recoveries": tally.recoveries,

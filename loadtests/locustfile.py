@@ -20,16 +20,28 @@ from loadtests.cluster import LocalCluster
 from loadtests.figures import Measured, figures
 from loadtests.greenlets import spawn
 from loadtests.progress import Progress
+from loadtests.queue_users import ConsumerUser, ReaderUser, SenderUser
 from loadtests.recorder import Recorder, request_counts
 from loadtests.scenarios import CUT_MESSAGE, FREE, SCENARIOS, SPAWN_RATE, Play, Sabotage, ScenarioShape, Stage
 from loadtests.slo import InvalidThresholds, Outcome, Threshold, Verdict, judge, load
 from loadtests.users import FlappingUser, PublisherUser, SubscriberUser
 from loadtests.verdict import as_html, make_console, put_into_report, show, write_json
 
-__all__ = ["FlappingUser", "PublisherUser", "ScenarioShape", "SubscriberUser"]
+__all__ = [
+    "ConsumerUser",
+    "FlappingUser",
+    "PublisherUser",
+    "ReaderUser",
+    "ScenarioShape",
+    "SenderUser",
+    "SubscriberUser",
+]
 
 DEFAULT_SUBSCRIBERS: Final = 200
 DEFAULT_PUBLISHERS: Final = 5
+DEFAULT_SENDERS: Final = 2
+DEFAULT_CONSUMERS: Final = 3
+DEFAULT_READERS: Final = 2
 DEFAULT_SECONDS: Final = 50.0
 """With the start of the stack and of locust, about a minute."""
 AS_THE_SCENARIO_SAYS: Final = -1
@@ -47,6 +59,17 @@ def add_options(parser: LocustArgumentParser) -> None:
     parser.add_argument("--scenario", choices=[*SCENARIOS, FREE], default="steady", help="what happens during the run")
     parser.add_argument("--subscribers", type=int, default=DEFAULT_SUBSCRIBERS, help="sessions that listen")
     parser.add_argument("--publishers", type=int, default=DEFAULT_PUBLISHERS, help="sessions that publish")
+    for name, number, what in (
+        ("senders", DEFAULT_SENDERS, "send to a queue"),
+        ("consumers", DEFAULT_CONSUMERS, "consume from it"),
+        ("readers", DEFAULT_READERS, "read every event that is published"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=int,
+            default=AS_THE_SCENARIO_SAYS,
+            help=f"sessions that {what}; -1: {number} with the local stack, else none, as nothing is declared there",
+        )
     parser.add_argument(
         "--flapping", type=int, default=AS_THE_SCENARIO_SAYS, help="sessions on a bad network; -1: the scenario's own"
     )
@@ -114,12 +137,20 @@ class LoadTest:
             flapping = 0 if scenario is None else scenario.flapping
         PublisherUser.rate, PublisherUser.value_bytes = options.publish_rate, options.value_bytes
         FlappingUser.cut_every = options.cut_every
-        for kind, number in ((PublisherUser, options.publishers), (FlappingUser, flapping)):
+        SenderUser.rate, SenderUser.value_bytes = options.publish_rate, options.value_bytes
+        fixed = {
+            PublisherUser: options.publishers,
+            FlappingUser: flapping,
+            SenderUser: self._declared(options.senders, DEFAULT_SENDERS),
+            ConsumerUser: self._declared(options.consumers, DEFAULT_CONSUMERS),
+            ReaderUser: self._declared(options.readers, DEFAULT_READERS),
+        }
+        for kind, number in fixed.items():
             kind.fixed_count = number
             # With a fixed count of 0 locust would go by the weight.
             if number == 0 and kind in environment.user_classes:
                 environment.user_classes.remove(kind)
-        self._total = options.subscribers + options.publishers + flapping
+        self._total = options.subscribers + sum(fixed.values())
         if scenario is None:
             environment.shape_class = None
             # What the form of the web page begins with.
@@ -127,6 +158,12 @@ class LoadTest:
             options.spawn_rate = options.spawn_rate or SPAWN_RATE
         elif isinstance(environment.shape_class, ScenarioShape):
             environment.shape_class.begin = self._begin_play
+
+    def _declared(self, wanted: int, usual: int) -> int:
+        """Tell how many users there are of what has to be declared."""
+        if wanted >= 0:
+            return wanted
+        return usual if self._options.stack is not None else 0
 
     # --- The test -----------------------------------------------------------------------------------------------------
 

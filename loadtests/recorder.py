@@ -6,7 +6,7 @@ Each process has one ``Recorder``. Those of workers report to the master, which 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -19,11 +19,13 @@ from gateway.core.client.errors import SessionClosed, SessionEnded, SessionExpir
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.wire.codec import encode_value
 from gateway.core.wire.codes import Numbering, Outcome
-from gateway.core.wire.packets import Update, Welcome
+from gateway.core.wire.packets import NoticeCode, Update, Welcome
+from gateway.core.wire.queue_packets import Message
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
 from loadtests.greenlets import sleep
 from loadtests.integrity import PublicationWatch, SubscriptionWatch
 from loadtests.payload import wall_clock
+from loadtests.queue_integrity import HistoryWatch, QueueWatch
 from loadtests.shell.session import GatewaySession
 from loadtests.tally import Tally
 
@@ -59,6 +61,7 @@ class Recorder:
 
     Attributes:
         tally: counts of this process.
+        queue: judges all messages that this process is given.
         sessions: those that are open.
         stopping: whether the test is ending: from then on nothing counts, as sockets are closed on purpose.
         numbers: for what must differ within this process.
@@ -72,6 +75,7 @@ class Recorder:
         self._messages: set[str] = set()
         self._watches: set[Watching] = set()
         self.tally = Tally()
+        self.queue = QueueWatch(self.tally, self.violated)
         self.sessions: set[GatewaySession] = set()
         self.stopping = False
         self.numbers = count(1)
@@ -87,6 +91,7 @@ class Recorder:
     def begin(self) -> None:
         """Count from nothing."""
         self.tally = Tally()
+        self.queue = QueueWatch(self.tally, self.violated)
         self._workers.clear()
         self._messages.clear()
         self.stopping = False
@@ -190,6 +195,8 @@ class Watching:
         self._subscription: SubscriptionWatch | None = None
         self._publishing_since: float | None = None
         self.publication = PublicationWatch(recorder.violated)
+        self._history: HistoryWatch | None = None
+        self._work: Callable[[Message], None] | None = None
         recorder.watched(self)
 
     def subscribed(self) -> None:
@@ -199,6 +206,14 @@ class Watching:
     def publishing(self) -> None:
         """Count from now on what a publisher is expected to publish."""
         self._publishing_since = time.monotonic()
+
+    def works(self, work: Callable[[Message], None]) -> None:
+        """Hand messages of queues on from now on."""
+        self._work = work
+
+    def reads(self, history: HistoryWatch) -> None:
+        """Have a reader of history told what is told of the grid."""
+        self._history = history
 
     def finish(self, now: float) -> None:
         """Stop watching; no effect the second time."""
@@ -257,9 +272,18 @@ class Watching:
             if latency is not None:
                 self._recorder.request(DELIVER, latency, size=len(encode_value(update.value)))
 
-    def noticed(self, _notice: Notice) -> None:
+    def received(self, message: Message) -> None:
+        """See ``Observer``."""
+        if self._work is not None and not self._recorder.stopping:
+            self._work(message)
+
+    def noticed(self, notice: Notice) -> None:
         """See ``Observer``."""
         self._recorder.tally.notices += 1
+        if notice.code == NoticeCode.GRID_LOST_WRITES:
+            self._recorder.queue.forget()
+            if self._history is not None:
+                self._history.forget()
         self.publication.disturbed()
         if self._subscription is not None:
             self._subscription.noticed()

@@ -36,6 +36,11 @@ class Tally:
         subscribed_seconds: for how long sessions were subscribed, added up.
         publishing_seconds: for how long publishers published, added up.
         published: publishes that were confirmed.
+        sent: messages whose receipt came.
+        accepted: messages whose acceptance was confirmed.
+        messages: messages received.
+        redelivered: of these, the ones that somebody may have received before.
+        events: events of histories that were read.
         ticks: how often the generator looked whether it keeps up.
         late_ticks: how often it did not.
         longest_silence: seconds without an update, the most that any subscriber saw.
@@ -63,6 +68,11 @@ class Tally:
     subscribed_seconds: float = 0.0
     publishing_seconds: float = 0.0
     published: int = 0
+    sent: int = 0
+    accepted: int = 0
+    messages: int = 0
+    redelivered: int = 0
+    events: int = 0
     ticks: int = 0
     late_ticks: int = 0
     longest_silence: float = 0.0

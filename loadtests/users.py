@@ -15,6 +15,7 @@ from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.client.urls import check_urls
 from gateway.core.wire.packets import Publish, Reply, Subscribe
+from loadtests.cluster import SELECTOR
 from loadtests.credentials import principal, secret
 from loadtests.figures import CONNECT, PUBLISH
 from loadtests.greenlets import sleep
@@ -22,9 +23,6 @@ from loadtests.pacing import Pacing
 from loadtests.payload import Sample, encode, wall_clock
 from loadtests.recorder import Recorder, Watching
 from loadtests.shell.session import CLIENT_NAME, GatewaySession
-
-SELECTOR: Final = "load/**"
-"""What subscribers select: the topics of all publishers."""
 
 SUBSCRIBE: Final = "subscribe"
 SUBSCRIBE_SECONDS: Final = 30.0

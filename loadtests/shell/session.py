@@ -18,10 +18,11 @@ from gateway.core.client.errors import SessionClosed, SessionEnded, SessionFaile
 from gateway.core.client.machine import ClientMachine
 from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_sender import PROMISES_RESTORED
-from gateway.core.client.request_table import ClientAsk
+from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.client.types import Notice, Recovery, SessionState
 from gateway.core.wire.codes import OUT_OF_ORDER, PROTOCOL_ERROR
 from gateway.core.wire.packets import Reply, Update, Welcome
+from gateway.core.wire.queue_packets import AckMode, Consume, Message, Settle
 from loadtests.greenlets import Flag, Greenlet, later, spawn
 from loadtests.greenlets import Outcome as Awaited
 from loadtests.shell.connection import Connection
@@ -45,6 +46,9 @@ class Observer(Protocol):
 
     def updated(self, update: Update, now: float) -> None:
         """An update came, at *now* of the session's clock."""
+
+    def received(self, message: Message) -> None:
+        """A message of a queue came."""
 
     def noticed(self, notice: Notice) -> None:
         """The server declared something."""
@@ -76,6 +80,24 @@ class _Call:
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
+
+
+class _Settling:
+    """The answer to a settlement, which is told to whoever asked once the machine knows that there is one."""
+
+    __slots__ = ("_answer", "_done")
+
+    def __init__(self, answer: Answer, done: Callable[[], None]) -> None:
+        self._answer = answer
+        self._done = done
+
+    def set_result(self, reply: Reply, /) -> None:
+        self._done()
+        self._answer.set_result(reply)
+
+    def set_exception(self, error: Exception, /) -> None:
+        self._done()
+        self._answer.set_exception(error)
 
 
 class GatewaySession:
@@ -173,6 +195,25 @@ class GatewaySession:
             self._machine.withdraw(call)
             raise
 
+    def consume(self, queue: str, credit: int, mode: AckMode, seconds: float) -> None:
+        """Be given messages of a queue from now on; the observer gets them.
+
+        Raises:
+            TimeoutError, RequestRefused, SessionEnded: as for ``request``.
+        """
+        self._machine.consumers.begin(queue, credit, mode)
+        try:
+            self.request(Consume(UNNUMBERED, queue, credit, mode), seconds)
+        except BaseException:
+            self._machine.consumers.end(queue)
+            raise
+
+    def settle(self, ask: Settle, answer: Answer) -> None:
+        """Say what becomes of messages; *answer* gets the reply, as for ``ask``."""
+        consumers, tags = self._machine.consumers, [tag for _, tag in ask.messages]
+        consumers.settle(ask.queue, tags)
+        self.ask(ask, _Settling(answer, lambda: consumers.settled(ask.queue, tags)))
+
     def cut(self) -> bool:
         """Lose the connection as a failing network does; False if there is none now."""
         if self._connection is None or self._machine.session_state is not SessionState.CONNECTED:
@@ -240,6 +281,8 @@ class GatewaySession:
         for effect in outcome:
             if isinstance(effect, Update):
                 self._observer.updated(effect, self._now)
+            elif isinstance(effect, Message):
+                self._observer.received(effect)
             else:
                 self._do(effect)
         if self._connection is not None and self._machine.has_output:
@@ -271,6 +314,8 @@ class GatewaySession:
                 connection.close(effect)
             case effects.Ended(error):
                 self._ended(error, on_purpose=effect.on_purpose)
+            case effects.ConsumerLost(queue, error):
+                self._observer.violated(f"a session may not consume from {queue} any more: {error}")
             case _:
                 self._tell(effect)
 

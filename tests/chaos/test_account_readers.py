@@ -70,6 +70,18 @@ def test_what_the_grid_lost_need_not_be_told_as_a_gap() -> None:
     assert promises(readers.violations) == ["P14"]
 
 
+def test_what_was_put_back_around_it_does_not_make_it_missed() -> None:
+    readers = handed((1, FIRST + "1"), (3, FIRST + "3"))
+    readers.judge(THREE, [FORGOT])
+    assert readers.violations == []
+
+
+def test_what_was_published_after_the_loss_is_missed() -> None:
+    readers = handed((1, FIRST + "1"), (3, FIRST + "3"))
+    readers.judge(THREE, [Forgotten(0.1, 0.9)])
+    assert promises(readers.violations) == ["P14"]
+
+
 def test_what_was_young_enough_to_be_kept_is_missed() -> None:
     publishes = published(FIRST + "1", FIRST + "2", LATER + "1")
     readers = handed((1, FIRST + "1"), (3, LATER + "1"))

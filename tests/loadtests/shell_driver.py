@@ -26,6 +26,7 @@ from gateway.core.client.request_table import UNNUMBERED  # noqa: E402
 from gateway.core.client.types import Notice, Recovery  # noqa: E402
 from gateway.core.client.urls import check_urls  # noqa: E402
 from gateway.core.wire.packets import Publish, Reply, Subscribe, Update, Welcome  # noqa: E402
+from gateway.core.wire.queue_packets import Message  # noqa: E402
 from loadtests.shell.session import CLIENT_NAME, GatewaySession  # noqa: E402
 
 
@@ -45,6 +46,9 @@ class Teller:
 
     def updated(self, update: Update, now: float) -> None:
         tell("updated", topic=update.topic, version=update.version, value=update.value)
+
+    def received(self, message: Message) -> None:
+        tell("received", message=message.message, redelivered=message.redelivered)
 
     def noticed(self, notice: Notice) -> None:
         tell("noticed", code=notice.code)

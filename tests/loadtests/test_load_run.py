@@ -37,7 +37,9 @@ user_errors = 0
 script_errors = 0
 left_behind = 0
 [every.at_least]
-sessions = 12
+sessions = 19
+accepted_share = 0.5
+events_read = 1
 throughput_share = 0.5
 publish_share = 0.5
 """
@@ -47,7 +49,7 @@ DEPLOY: Final = """
 reattached_share = 0
 not_replayed = 0
 [rolling-deploy.at_least]
-recoveries = 10
+recoveries = 17
 handed_over_share = 1
 deployed = 2
 completeness = 0.5
@@ -71,7 +73,8 @@ async def load(folder: Path, scenario: str, *options: str) -> tuple[int, str, di
     (folder / "slo.toml").write_text(EVERY + STEADY + DEPLOY)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadtests", "--scenario", scenario, "--port-base", str(base), "--nodes", str(NODES)),
-        *("--subscribers", "10", "--publishers", "2", "--publish-rate", "10", "--slo", "slo.toml", *options),
+        *("--subscribers", "10", "--publishers", "2", "--publish-rate", "10", "--slo", "slo.toml"),
+        *("--senders", "2", "--consumers", "3", "--readers", "2", *options),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=asyncio.subprocess.DEVNULL,
@@ -107,12 +110,14 @@ async def test_a_rolling_deploy_meets_its_objectives(tmp_path: Path) -> None:
     code, text, figures = await load(tmp_path, "rolling-deploy", "--processes", "2", "--seconds", "12")
     assert code == 0, text
     assert "rolling-deploy: all" in text
-    assert figures["sessions"] == 12
+    assert figures["sessions"] == 19
     assert figures["deployed"] == NODES
-    assert figures["recoveries"] >= 12
+    assert figures["recoveries"] >= 19
     assert figures["reattached_share"] == figures["not_replayed"] == 0, "all moved, and nobody missed an update"
     assert figures["violations"] == figures["sessions_lost"] == 0
     assert figures["deliver_p99_ms"] is not None
+    assert figures["redelivered"] == 0, "whoever is handed over keeps the messages that he holds"
+    assert figures["read_p99_ms"] is not None
 
 
 async def test_a_node_that_hangs_is_noticed(tmp_path: Path) -> None:

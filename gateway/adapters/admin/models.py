@@ -432,7 +432,9 @@ class DestinationLimits(Given):
 class DestinationWrite(Given):
     """What the paths shall be."""
 
-    kind: Literal["value", "history"] = Field(description="What they are.")
+    kind: Literal["value", "history", "queue"] = Field(
+        description="What they are. A queue is one path, without wildcards."
+    )
     limits: DestinationLimits = Field(default_factory=DestinationLimits)
 
 

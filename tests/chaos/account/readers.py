@@ -38,6 +38,7 @@ class Event:
         topic: of which.
         value: the count.
         gap: whether the reader was told of a gap before it.
+        asked: when its publisher asked for it.
     """
 
     at: float
@@ -45,6 +46,7 @@ class Event:
     topic: str
     value: int
     gap: bool = False
+    asked: float = -inf
 
 
 class Reader:
@@ -106,7 +108,9 @@ class Readers:
                     for value, receipt in topic.receipts.items():
                         if receipt.event:
                             place = place_of(EventId(receipt.event))
-                            told[int(receipt.event.partition("-")[0])].append(Event(receipt.at, place, name, value))
+                            told[int(receipt.event.partition("-")[0])].append(
+                                Event(receipt.at, place, name, value, asked=topic.times[value])
+                            )
             for partition in told.keys() | reader.events.keys():
                 published = sorted(told[partition], key=lambda event: event.place)
                 self._judge(reader, reader.events[partition], published, forgotten)
@@ -128,7 +132,7 @@ class Readers:
             missed = [
                 each
                 for each in published[bisect_right(places, before.place) : bisect_left(places, event.place)]
-                if each.place[0] == event.place[0] or not _forgot(forgotten, each.at, event.at)
+                if not _forgot(forgotten, each, event.at)
             ]
             if event.gap and not any(each.began <= event.at for each in forgotten):
                 self._violated(reader, event.at, f"a gap is told before {event}, and nothing was lost")
@@ -141,6 +145,6 @@ class Readers:
         self.violations.append(Violation("P14", at, reader.who, what))
 
 
-def _forgot(forgotten: Sequence[Forgotten], at: float, until: float) -> bool:
-    """Tell whether the grid may have forgotten before a time what it had told at another."""
-    return any(each.kept - LAG <= at and each.began <= until for each in forgotten)
+def _forgot(forgotten: Sequence[Forgotten], event: Event, until: float) -> bool:
+    """Tell whether the grid may have forgotten an event before a time; nodes may have put back others around it."""
+    return any(each.kept - LAG <= event.at and event.asked <= each.ended and each.began <= until for each in forgotten)
