@@ -41,6 +41,16 @@ CPU_PER_CONNECTION: Final = 20.0
 """Microseconds a second: pings, acknowledgements."""
 
 
+QUEUES: Final = (("jobs/render", 0.02, 900), ("jobs/mail", 0.005, 150))
+"""Queues: name, messages of each connection a second, mean milliseconds from sending to acceptance."""
+
+RELEASED: Final = 0.01
+"""Share of the messages that are given back once."""
+
+REJECTED: Final = 0.001
+"""Share that is rejected."""
+
+
 class Nodes:
     """Tells the events of nodes.
 
@@ -75,6 +85,7 @@ class Nodes:
             marks = marks[awake]
             if len(marks):
                 told += self._traffic(random, number, marks, attached.at(number, marks), held.at(number, marks))
+                told += self._queues(random, number, marks, attached.at(number, marks))
                 told.append(self._bad_tokens(random, number, marks))
         self._attached, self._ledger.attached = attached.rest()
         self._held, self._ledger.held = held.rest()
@@ -107,6 +118,26 @@ class Nodes:
                 sessions=np.maximum(held, connections), cpu_ms=cpu.astype(np.int64),
             )
         )  # fmt: skip
+        return [each for each in told if length(each)]
+
+    def _queues(self, random: np.random.Generator, run: int, at: Times, connections: Numbers) -> list[Rows]:
+        since = np.maximum(at - MINUTE, self._world.runs[run].begins)
+        seconds = (at - since) / SECOND
+        told = []
+        for name, messages, mean_ms in QUEUES:
+            sent = random.poisson(connections * seconds * messages)
+            # Nodes of senders and of consumers are not the same, so that each tells of other messages.
+            accepted = random.poisson(connections * seconds * messages)
+            released = random.binomial(accepted, RELEASED)
+            rejected = random.binomial(accepted, REJECTED)
+            settle = accepted * random.integers(mean_ms // 2, 2 * mean_ms, len(at))
+            measured = rows(
+                events.QUEUE_MEASURED, at, run, stream=int(self.streams[run]), queue=word(name), since=since,
+                until=at, sent=sent, given=accepted + released + rejected, redelivered=released, accepted=accepted,
+                rejected=rejected, released=released, settle_ms=settle,
+                settle_max_ms=np.where(accepted > 0, 20 * mean_ms, 0),
+            )  # fmt: skip
+            told.append({column: values[sent + accepted > 0] for column, values in measured.items()})
         return [each for each in told if length(each)]
 
     def _bad_tokens(self, random: np.random.Generator, run: int, marks: Times) -> Rows:

@@ -8,6 +8,7 @@ from pipeline.gold.incidents import found_incidents, incident_sessions, incident
 from pipeline.gold.loads import capacity, traffic
 from pipeline.gold.losses import days_of_runs, losses
 from pipeline.gold.objectives import objectives, refused_sessions
+from pipeline.gold.queues import queues
 from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
@@ -23,6 +24,7 @@ __all__ = [
     "incidents",
     "losses",
     "objectives",
+    "queues",
     "refused_sessions",
     "rejections",
     "slow_consumers",

@@ -30,6 +30,7 @@ from pipeline.gold.incidents import found_incidents, incident_sessions, incident
 from pipeline.gold.loads import capacity, traffic
 from pipeline.gold.losses import days_of_runs, losses
 from pipeline.gold.objectives import objectives, refused_sessions
+from pipeline.gold.queues import COUNTS, queues
 from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
@@ -63,6 +64,7 @@ SELDOM: Final = tuple(
         events.GRID_LOST,
         events.GRID_REGAINED,
         events.TRAFFIC_MEASURED,
+        events.QUEUE_MEASURED,
     )
 )
 """Events that gold tables are made of, beside sessions and the days of runs: a few hundredths of all, so that one pass
@@ -72,7 +74,7 @@ over bronze takes them out and the tables share them."""
 SELDOM_COLUMNS: Final = (
     "type", "id", "at", "node", "release", "incarnation", "session", "reason", "peer", "peer_incarnation", "since",
     "until", "root", "deliveries", "publishes", "packets", "bytes", "connections", "sessions", "cpu_ms", "away_ms",
-    "lost_writes",
+    "lost_writes", "queue", *COUNTS, "settle_max_ms",
 )  # fmt: skip
 """What the tables need of them: half of what bronze holds is not even read."""
 
@@ -148,6 +150,7 @@ def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambd
         "refused_sessions": refused_sessions(seldom, silver),
         "slow_consumers": slow_consumers(seldom, silver),
         "traffic": traffic(seldom),
+        "queues": queues(seldom),
         "capacity": capacity(seldom),
         "losses": losses(days),
         "rejections": rejections(rejected),

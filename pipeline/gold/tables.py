@@ -306,6 +306,32 @@ TRAFFIC: Final = GoldTable(
     ),
 )
 
+QUEUES: Final = GoldTable(
+    "queues",
+    "What passed through queues, and how long it took. One row for each hour and queue.",
+    (
+        _HOUR,
+        Column("queue", _TEXT, "Path of the queue; `*` for all that nodes do not count apart.", required=True),
+        _count("sent", "Messages that the grid took in."),
+        _count("given", "Messages that were sent to consumers."),
+        _count("redelivered", "Of these, the ones that somebody may have received before."),
+        _count("accepted", "Messages that were done."),
+        _count("rejected", "Messages that consumers made dead letters."),
+        _count("released", "Messages that consumers gave back."),
+        Column(
+            "growth",
+            _COUNT,
+            "By how many messages more were sent than accepted or rejected: added up over the hours, what waits, is "
+            "held, or has become a dead letter by its time or its failures.",
+            required=True,
+        ),
+        _count("settle_ms", "Milliseconds from when messages were sent to when they were accepted, added up."),
+        Column("settle_mean_ms", _SHARE, "The mean of these, in milliseconds; none if nothing was accepted."),
+        _count("settle_max_ms", "The most of one message."),
+        _by_date("of the hour"),
+    ),
+)
+
 CAPACITY: Final = GoldTable(
     "capacity",
     "How full nodes are, and how that changes. One row for each hour and node.",
@@ -372,6 +398,7 @@ TABLES: Final[Mapping[str, GoldTable]] = {
         REFUSED_SESSIONS,
         SLOW_CONSUMERS,
         TRAFFIC,
+        QUEUES,
         CAPACITY,
         LOSSES,
         REJECTIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,9 @@ OPEN: Final = 3
 
 SLOW: Final = 20
 """Slow consumers that are shown, the worst first."""
+
+QUEUES: Final = 30
+"""Queues that are shown, those with the most messages first."""
 
 HUES: Final = 6
 """Colours of nodes in timelines; with more nodes they repeat."""
@@ -112,7 +115,9 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         slow=sorted(findings.gold["slow_consumers"], key=lambda row: (-row["closes"], -row["bytes"], row["session"])),
         rejections=sorted(findings.gold["rejections"], key=lambda row: (-row["gaps"], -row["lines"], row["reason"])),
         lossy=sorted((row for row in findings.gold["losses"] if row["missing"]), key=lambda row: -row["missing"]),
+        queues=_queues(findings.gold["queues"]),
         most_slow=SLOW,
+        most_queues=QUEUES,
         most_rows=ROWS,
         made_at=made_at,
         lake=lake,
@@ -147,6 +152,21 @@ def _figures(findings: Findings, judged: BurnDown) -> Mapping[str, Any]:
         "unexplained": sum(row["unexplained"] for row in losses),
         "events": sum(row["events"] for row in losses),
     }
+
+
+def _queues(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+    """Sum up each queue, the busiest first; how much more is in it is found by following the hours."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: row["hour"]):
+        each = found.setdefault(row["queue"], {"queue": row["queue"], "depth": 0, "peak": 0, "settle_max_ms": 0})
+        for name in ("sent", "given", "redelivered", "accepted", "rejected", "released", "settle_ms"):
+            each[name] = each.get(name, 0) + row[name]
+        each["depth"] += row["growth"]
+        each["peak"] = max(each["peak"], each["depth"])
+        each["settle_max_ms"] = max(each["settle_max_ms"], row["settle_max_ms"])
+    for each in found.values():
+        each["settle_mean_ms"] = each["settle_ms"] / each["accepted"] if each["accepted"] else None
+    return sorted(found.values(), key=lambda each: (-each["sent"] - each["given"], each["queue"]))
 
 
 def _verdict(judged: BurnDown) -> Mapping[str, str]:

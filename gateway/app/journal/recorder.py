@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from gateway.app.journal.buffer import Buffer
 from gateway.app.journal.event import Event
 from gateway.app.journal.node_events import MICROSECONDS
 from gateway.app.journal.principals import Named, plainly
+from gateway.app.journal.queue_traffic import QueueTally, QueueTraffic
 from gateway.app.journal.traffic import Tally, Traffic
 from gateway.app.journal.writer import Writer
 from gateway.app.runtime.clock import Clock
@@ -77,6 +78,7 @@ class Journal:
 
     Attributes:
         traffic: counts deliveries and publishes; None if there is no journal.
+        queues: counts messages; None likewise.
         writer: takes events to the grid; None if there is no journal.
     """
 
@@ -103,6 +105,7 @@ class Journal:
         self._dropped: _Dropped | None = None
         self._stopped = False
         self.traffic = Traffic() if self._on else None
+        self.queues = QueueTraffic() if self._on else None
         self.writer = (
             Writer(self._buffer, grid, clock=clock, metrics=metrics, relieved=self._tell_dropped) if self._on else None
         )
@@ -143,6 +146,12 @@ class Journal:
         self._own(happened.TRAFFIC_MEASURED, {**span, **_counted(everything), **node})
         for root, tally in roots.items():
             self._own(happened.TRAFFIC_MEASURED, {"root": root[:ROOT_LENGTH], **span, **_counted(tally)})
+
+    def measured_queues(self, since: float, queues: dict[str, QueueTally]) -> None:
+        """Tell what passed through queues since *since*, in seconds since 1970."""
+        span = {"since": round(since * MICROSECONDS), "until": self._now()}
+        for queue, tally in queues.items():
+            self._own(happened.QUEUE_MEASURED, {"queue": queue, **span, **asdict(tally)})
 
     # --- Life ---------------------------------------------------------------------------------------------------------
 

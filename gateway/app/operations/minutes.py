@@ -1,4 +1,4 @@
-"""Tells the journal about once a minute what has passed."""
+"""Tells the journal about once a minute what has passed, updates and messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def measure(context: Context, *, connections: Callable[[], int], sessions:
         sessions: tells how many are held, consoles left out.
     """
     clock, journal = context.clock, context.journal
-    while journal.traffic is not None:
+    while journal.traffic is not None and journal.queues is not None:
         began, before = clock.monotonic(), clock.cpu()
         await asyncio.sleep(INTERVAL)
         # Not the time of day at which it began: the clock may have been set since, back even to before that.
@@ -35,3 +35,4 @@ async def measure(context: Context, *, connections: Callable[[], int], sessions:
             sessions=sessions(),
             cpu=clock.cpu() - before,
         )
+        journal.measured_queues(since, journal.queues.take())

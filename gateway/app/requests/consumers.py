@@ -79,6 +79,8 @@ class Consumers:
         self._depth = context.parameters.topic_depth
         self._background = context.background
         self._metrics = context.metrics
+        self._traffic = context.journal.queues
+        self._clock = context.clock
         self._log = context.log
         self._store = store
         self._sessions = sessions
@@ -244,6 +246,8 @@ class Consumers:
         machine = session.machine
         machine.submit_run(Run((Outgoing(None, encode_message(packet, message.headers, message.value)),)))
         consumer.sent(machine.last_numbered + machine.waiting, assignment.tag)
+        if self._traffic is not None:
+            self._traffic.given(consumer.queue, redelivered=assignment.redelivered)
 
     async def _read(self, session: Session, consumer: Consumer) -> None:
         """Read the next messages; those that are accepted before they are sent are accepted now."""
@@ -253,6 +257,7 @@ class Consumers:
                 lambda: self._queues.read(consumer.queue, [each.message for each in page])
             )
             pairs = [(each, message) for each, message in zip(page, found, strict=True) if message is not None]
+            consumer.times.update({each.tag: message.sent for each, message in pairs if each.tag in consumer.held})
             if consumer.terms.mode is AckMode.NONE and pairs:
                 accepted = await self._accept(session, consumer, [each.tag for each, _ in pairs])
                 pairs = [(each, message) for each, message in pairs if each.tag in accepted]
@@ -307,12 +312,15 @@ class Consumers:
                 await self._store.until_available()
             except Outdated:
                 asked += 1
-        consumer.forget(tags)
         self._feeder.settled(consumer.queue)
         missing = set(results[0].not_held)
         if missing and not asked:
             self._log.emit(events.MESSAGES_NOT_HELD, session=session.id, queue=consumer.queue, count=len(missing))
         accepted = {tag for tag, message in messages if message not in missing}
+        if self._traffic is not None:
+            now = self._clock.wall()
+            self._traffic.settled(consumer.queue, Settlement.ACCEPT, [consumer.age(tag, now) for tag in accepted])
+        consumer.forget(tags)
         self._metrics.add(catalogue.QUEUE_SETTLEMENTS, len(accepted), label=Settlement.ACCEPT.value)
         return accepted
 

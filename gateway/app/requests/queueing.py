@@ -118,6 +118,8 @@ class Queueing:
         self._parameters = context.parameters
         self._limits = context.limits
         self._metrics = context.metrics
+        self._traffic = context.journal.queues
+        self._clock = context.clock
         self._destinations = context.destinations
         self._store = store
         self._authorisation = authorisation
@@ -234,7 +236,7 @@ class Queueing:
                 case Sent(_, True) | QueueFull(True) if not request.resubmitted:
                     session.decline(request.request, number_used(request.request))
                 case Sent(message, duplicate):
-                    self._metrics.add(catalogue.QUEUE_SENDS, label="duplicate" if duplicate else "sent")
+                    self._count(request, duplicate=duplicate)
                     session.reply(Reply(request=request.request, sent=message))
                 case NotDeclared() | QueueFull():
                     self._decline_send(session, request, result)
@@ -246,6 +248,11 @@ class Queueing:
         self._metrics.add(catalogue.QUEUE_SENDS, label="full")
         why = f"the queue {shown(request.queue)} is full; the message was not sent"
         session.decline(request.request, RequestRefused(why, code=ErrorCode.QUEUE_FULL))
+
+    def _count(self, request: Send, *, duplicate: bool) -> None:
+        self._metrics.add(catalogue.QUEUE_SENDS, label="duplicate" if duplicate else "sent")
+        if self._traffic is not None and not duplicate:
+            self._traffic.sent(TopicPath(request.queue))
 
     # --- Consume and cancel -------------------------------------------------------------------------------------------
 
@@ -372,6 +379,14 @@ class Queueing:
         if consumer is not None:
             consumer.seen = seen = max(seen, consumer.seen)
         results = await self._store.settle(session, queue, seen, steps)
+        if self._traffic is not None:
+            now = self._clock.wall()
+            for step, result in zip(steps, results, strict=True):
+                if not result.duplicate:
+                    missing = set(result.not_held)
+                    tags = [tag for tag, message in step.messages if message not in missing]
+                    ages = [None if consumer is None else consumer.age(tag, now) for tag in tags]
+                    self._traffic.settled(queue, step.outcome, ages)
         if consumer is not None:
             consumer.forget([tag for step in steps for tag, _ in step.messages])
         self.feeder.settled(queue)

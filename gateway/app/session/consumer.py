@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.core.types import DeliveryTag, MessageId, TopicPath
 from gateway.core.wire.queue_packets import (
     AckMode,
 )
 from gateway.ports import Assignment, Message, QueueBounds, StreamPosition
+
+MILLISECONDS: Final = 1000
+"""In a second."""
 
 
 class Terms(NamedTuple):
@@ -41,6 +44,7 @@ class Consumer:
         terms: as given.
         position: as given.
         held: all that the session holds, by assignment.
+        times: of what was read of it, when it was sent, in milliseconds since 1970.
         pending: assignments of which the messages have yet to be read.
         ready: messages that were read, and wait for room.
         unseen: assignments that the client has not acknowledged, in order, and by which packet at the latest it has.
@@ -63,6 +67,7 @@ class Consumer:
         "seen",
         "settling",
         "terms",
+        "times",
         "unseen",
         "waking",
     )
@@ -73,6 +78,7 @@ class Consumer:
         self.terms = terms
         self.position = position
         self.held: dict[DeliveryTag, MessageId] = {}
+        self.times: dict[DeliveryTag, int] = {}
         self.pending: deque[Assignment] = deque()
         self.ready: deque[tuple[Assignment, Message]] = deque()
         self.unseen: deque[tuple[int, DeliveryTag]] = deque()
@@ -105,3 +111,9 @@ class Consumer:
         """The session does not hold these any more."""
         for tag in tags:
             self.held.pop(tag, None)
+            self.times.pop(tag, None)
+
+    def age(self, tag: DeliveryTag, now: float) -> int | None:
+        """Tell how many milliseconds ago a message was sent that the session holds; None if it was not read here."""
+        sent = self.times.get(tag)
+        return None if sent is None else round(now * MILLISECONDS) - sent

@@ -132,6 +132,16 @@ TRAFFIC_MEASURED = EventType(
     ("root", "since", "until", "deliveries", "publishes", "bytes", "connections", "sessions", "cpu_ms"),
     about_session=False,
 )
+QUEUE_MEASURED = EventType(
+    "queue_measured",
+    "What passed through a queue at this node from `since` to `until`, about once a minute: one record for each queue "
+    "with traffic, the busiest ones; the rest together under the queue `*`.",
+    (
+        "queue", "since", "until", "sent", "given", "redelivered", "accepted", "rejected", "released", "settle_ms",
+        "settle_max_ms",
+    ),
+    about_session=False,
+)  # fmt: skip
 EVENTS_DROPPED = EventType(
     "events_dropped",
     "`count` events of this node are missing: they could not be written in time. The numbers of their ids are missing, "

@@ -108,6 +108,21 @@ _TOLD: Final = (
         "values take their place, of some topics at least; none if it had selected nothing.",
         since=2,
     ),
+    Field("queue", FieldKind.TEXT, "Path of the queue; `*` for all that the node does not count apart.", since=3),
+    Field("sent", FieldKind.NUMBER, "Messages that the grid took in.", since=3),
+    Field("given", FieldKind.NUMBER, "Messages that were sent to consumers.", since=3),
+    Field("redelivered", FieldKind.NUMBER, "Of these, the ones that somebody may have received before.", since=3),
+    Field("accepted", FieldKind.NUMBER, "Messages that were done.", since=3),
+    Field("rejected", FieldKind.NUMBER, "Messages that consumers made dead letters.", since=3),
+    Field("released", FieldKind.NUMBER, "Messages that consumers gave back.", since=3),
+    Field(
+        "settle_ms",
+        FieldKind.NUMBER,
+        "Milliseconds from when a message was sent, by the clock of the grid, to when it was accepted, by that of the "
+        "node; all that were accepted added up.",
+        since=3,
+    ),
+    Field("settle_max_ms", FieldKind.NUMBER, "The most of one of them.", since=3),
 )
 
 FIELDS: Final[Mapping[str, Field]] = {each.name: each for each in (*ENVELOPE, *_TOLD)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,12 @@ import pytest
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.app.journal import writer
 from gateway.app.operations import minutes
+from gateway.client import connect
+from gateway.core.destinations.destination import Destination, Origin
+from gateway.core.destinations.limits import QueueLimits
 from gateway.core.journal import EVENT_TYPES, JOURNAL_PARTITIONS, Record, event_type, read_event_id, read_records
 from gateway.core.policy.permissions import Policy, Role, parse_template
+from gateway.core.topics.selectors import parse_selector
 from gateway.ports import GridUnavailable
 from gateway.settings.values import PrincipalNames
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
@@ -286,6 +290,32 @@ async def test_traffic_is_measured_and_expiry_told(memory: MemoryGridServer) -> 
     assert (whole["sessions"], "root" in whole) == (2, False)
     assert whole["since"] < whole["until"]
     assert "cpu_ms" in whole
+
+
+async def test_what_passes_through_queues_is_measured(memory: MemoryGridServer) -> None:
+    queue = Destination(selector=parse_selector("jobs/work"), limits=QueueLimits(), origin=Origin.FILE)
+    async with journalled("n1", memory) as node:
+        node.gateway.node.destinations.table.put(queue)
+        async with connect(node.url.replace("http", "ws", 1), "alice") as session:
+            for number in range(3):
+                await session.send("jobs/work", number)
+            consumer = await session.consume("jobs/work", credit=1, ack="each")
+            await (await anext(consumer)).accept()
+            await (await anext(consumer)).release()
+            again = await anext(consumer)
+            assert again.redelivered
+            await again.reject()
+            wanted = {"sent": 3, "accepted": 1, "released": 1, "rejected": 1, "redelivered": 1, "given": 4}
+            await eventually(lambda: _summed(memory, wanted) == wanted)
+    for each in records(memory, "queue_measured"):
+        assert each["queue"] == "jobs/work"
+        assert each["since"] < each["until"]
+        assert 0 <= each["settle_ms"] == each["settle_max_ms"]
+
+
+def _summed(memory: MemoryGridServer, names: Iterable[str]) -> dict[str, int]:
+    measured = records(memory, "queue_measured")
+    return {name: sum(each[name] for each in measured) for name in names}
 
 
 async def test_a_superseded_connection_is_told_before_the_resume(memory: MemoryGridServer) -> None:

@@ -328,6 +328,17 @@ _QUERIES: Final = {
                "hour"::DATE AS "date"
         FROM part GROUP BY "hour", root
     """,
+    "queues": """
+        SELECT date_trunc('hour', "until") AS "hour", queue, coalesce(sum(sent), 0) AS sent,
+               coalesce(sum(given), 0) AS given, coalesce(sum(redelivered), 0) AS redelivered,
+               coalesce(sum(accepted), 0) AS accepted, coalesce(sum(rejected), 0) AS rejected,
+               coalesce(sum(released), 0) AS released,
+               coalesce(sum(sent), 0) - coalesce(sum(accepted), 0) - coalesce(sum(rejected), 0) AS growth,
+               coalesce(sum(settle_ms), 0) AS settle_ms,
+               CASE WHEN sum(accepted) > 0 THEN sum(settle_ms) / sum(accepted) END AS settle_mean_ms,
+               coalesce(max(settle_max_ms), 0) AS settle_max_ms, date_trunc('hour', "until")::DATE AS "date"
+        FROM ev WHERE type = 'queue_measured' GROUP BY ALL
+    """,
     "capacity": """
         WITH h AS (
             SELECT date_trunc('hour', "until") AS "hour", node, max(connections) AS connections_peak,

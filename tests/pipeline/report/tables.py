@@ -171,6 +171,23 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
             }
         ],
     )
+    counts = {"sent": 700, "given": 640, "redelivered": 12, "accepted": 600, "rejected": 3, "released": 9}
+    write_gold(
+        gold,
+        "queues",
+        [
+            {
+                "hour": NOON,
+                "queue": evil,
+                **counts,
+                "growth": 97,
+                "settle_ms": 60_000,
+                "settle_mean_ms": 100.0,
+                "settle_max_ms": 4_000,
+                "date": NOON.date(),
+            }
+        ],
+    )
     write_gold(gold, "traffic", [{"hour": NOON, "root": evil, "deliveries": 5000, "date": NOON.date()}])
     write_gold(
         gold, "capacity", [{"hour": NOON, "node": "n2", "connections_peak": 3, "cpu_share": 0.5, "date": NOON.date()}]
