@@ -416,7 +416,7 @@ class Run:
                 state = {"grid": [repr(error)]}
                 return False
             state = self.account.behind(values, self._sessions())
-            state |= {each.who: wrong for each in self.account.readers.all if (wrong := each.behind(values))}
+            state |= self.account.readers_behind(values)
             if unsettled:
                 state["queues"] = [f"{unsettled} messages are not settled"]
             return not state

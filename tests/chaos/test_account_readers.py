@@ -91,5 +91,11 @@ def test_what_was_young_enough_to_be_kept_is_missed() -> None:
 
 def test_a_reader_that_stands_still_is_behind() -> None:
     (reader,) = handed((1, FIRST + "1")).all
-    assert reader.behind({"c0/a": (1, 1), "c1/b": (9, 9)}) == []
-    assert reader.behind({"c0/a": (3, 3)}) != []
+    assert reader.behind({"c0/a": (1, 1), "c1/b": (9, 9)}, THREE, []) == []
+    assert reader.behind({"c0/a": (3, 3)}, THREE, [FORGOT]) != []
+
+
+def test_a_value_that_was_put_back_behind_a_reader_is_none_of_its_events() -> None:
+    (reader,) = handed((1, FIRST + "1"), (3, FIRST + "3")).all
+    assert reader.behind({"c0/a": (2, 2)}, THREE, [FORGOT]) == []
+    assert reader.behind({"c0/a": (2, 2)}, THREE, []) != []

@@ -119,6 +119,12 @@ class Account:
                     wrong.setdefault(session, []).append(f"{topic} at {last.get(topic)} instead of {wanted}")
         return wrong
 
+    def readers_behind(self, values: Mapping[str, tuple[int, int]]) -> dict[str, list[str]]:
+        """Tell what readers of histories lack, when nothing is published; as ``behind``, by client."""
+        forgotten = self.publishes.forgotten
+        found = {each.who: each.behind(values, self.publishes, forgotten) for each in self.readers.all}
+        return {who: wrong for who, wrong in found.items() if wrong}
+
     def judge(self) -> list[Violation]:
         """Judge the run, once; in the order of time."""
         for updates in self.updates.values():

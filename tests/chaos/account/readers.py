@@ -71,14 +71,27 @@ class Reader:
         self.last[topic] = value
         self.gaps += gap
 
-    def behind(self, values: Mapping[str, tuple[int, int]]) -> list[str]:
-        """Compare the last values that it was handed with those of the grid, when nothing is published."""
+    def behind(
+        self, values: Mapping[str, tuple[int, int]], publishes: Publishes, forgotten: Sequence[Forgotten]
+    ) -> list[str]:
+        """Compare the last values that it was handed with those of the grid, when nothing is published.
+
+        A value that nodes have put back is none of its events if it had gone past that when the grid lost it.
+        """
         wanted = {topic: value for topic, (value, _) in values.items() if matches(self.selector, TopicPath(topic))}
         return [
             f"{topic} was read up to {self.last.get(topic)} of {value}"
             for topic, value in wanted.items()
-            if self.last.get(topic) != value
+            if self.last.get(topic) != value and not (forgotten and self._is_past(topic, value, publishes))
         ]
+
+    def _is_past(self, topic: str, value: int, publishes: Publishes) -> bool:
+        told = publishes.topics.get(topic)
+        receipt = None if told is None else told.receipts.get(value)
+        if receipt is None or not receipt.event:
+            return True  # nobody was told that it was published
+        events = self.events[int(receipt.event.partition("-")[0])]
+        return bool(events) and place_of(EventId(receipt.event)) < events[-1].place
 
 
 class Readers:
