@@ -1,7 +1,8 @@
 """What passed through queues at this node: counted where it is done, and told about once a minute.
 
 A message costs some additions. What another node did with it that node counts: so the sum of all nodes is what
-happened, but for what a node that died had yet to tell.
+happened, but for what a node that died had yet to tell. Queues that are not declared, such as those of shared and of
+temporary destinations, are left out: their names say nothing to people.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from gateway.core.topics.topics import SYSTEM_SIGN
 from gateway.core.types import TopicPath
 from gateway.core.wire.queue_packets import Settlement
 
@@ -68,6 +70,7 @@ class QueueTraffic:
     def __init__(self) -> None:
         self._queues: dict[TopicPath, QueueTally] = {}
         self._rest = QueueTally()
+        self._own = QueueTally()
 
     def sent(self, queue: TopicPath) -> None:
         """Count a message that the grid took in."""
@@ -109,12 +112,14 @@ class QueueTraffic:
         told: dict[str, QueueTally] = dict(busiest[:QUEUES_TOLD])
         if rest.work:
             told[THE_REST] = rest
-        self._queues, self._rest = {}, QueueTally()
+        self._queues, self._rest, self._own = {}, QueueTally(), QueueTally()
         return told
 
     def _of(self, queue: TopicPath) -> QueueTally:
         tally = self._queues.get(queue)
         if tally is None:
+            if queue.startswith(SYSTEM_SIGN):
+                return self._own
             if len(self._queues) >= QUEUES_COUNTED:
                 return self._rest
             tally = self._queues[queue] = QueueTally()

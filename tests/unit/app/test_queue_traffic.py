@@ -47,6 +47,12 @@ def test_a_time_that_cannot_be_counts_as_one_that_can() -> None:
     assert (tally.accepted, tally.settle_ms, tally.settle_max_ms) == (3, LONGEST_MS, LONGEST_MS)
 
 
+def test_queues_that_nobody_declared_are_left_out() -> None:
+    traffic = QueueTraffic()
+    traffic.given(TopicPath("$shared/af31/9c02"), redelivered=False)
+    assert traffic.take() == {}
+
+
 def test_the_busiest_have_records_of_their_own_and_nothing_is_left_out() -> None:
     traffic = QueueTraffic()
     for number in range(QUEUES_COUNTED + 10):
