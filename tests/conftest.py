@@ -4,11 +4,17 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import times
 from tests.support.certificates import Authority
 
 times.scale()  # measured once per run: pytest-xdist starts its workers later, and they find it in their environment
+
+
+# How long it takes to draw examples says something of the machine, which may be busy with other tests, and not of them.
+settings.register_profile("any-machine", suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 
 def pytest_configure() -> None:
