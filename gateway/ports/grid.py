@@ -18,6 +18,7 @@ from gateway.ports.queues import QueueStore
 from gateway.ports.revocations import RevocationStore
 from gateway.ports.sessions import SessionStore
 from gateway.ports.topics import TopicStore, TopicTail
+from gateway.ports.transactions import TransactionStore
 
 
 class GridState(StrEnum):
@@ -75,6 +76,10 @@ class Grid(Protocol):
     @property
     def durables(self) -> DurableStore:
         """Durable subscriptions."""
+
+    @property
+    def transactions(self) -> TransactionStore:
+        """Transactions of sessions."""
 
     @property
     def revocations(self) -> RevocationStore:

@@ -20,6 +20,7 @@ from gateway.adapters.memory.stores import (
     MemoryTopicStore,
     MemoryTopicTail,
 )
+from gateway.adapters.memory.transaction_store import MemoryTransactionStore
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridChange, GridState
 
@@ -47,6 +48,7 @@ class MemoryGrid:
         self._tail = MemoryTopicTail(self._connection)
         self._queues = MemoryQueueStore(self._connection)
         self._durables = MemoryDurableStore(self._connection)
+        self._transactions = MemoryTransactionStore(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
         self._destinations = MemoryDestinationStore(self._connection)
         self._call_keys = MemoryCallKeyStore(self._connection)
@@ -86,6 +88,11 @@ class MemoryGrid:
     def durables(self) -> MemoryDurableStore:
         """See the port."""
         return self._durables
+
+    @property
+    def transactions(self) -> MemoryTransactionStore:
+        """See the port."""
+        return self._transactions
 
     @property
     def revocations(self) -> MemoryRevocationStore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -64,6 +64,10 @@ class Histories:
     def takes(self, topic: TopicPath) -> bool:
         """Tell whether there is room for one more event of a topic."""
         return topic in self._logs or len(self._logs) < MOST_HISTORIES
+
+    def take(self, topics: Collection[TopicPath]) -> bool:
+        """Tell whether there is room for events of all these topics."""
+        return len(self._logs) + sum(topic not in self._logs for topic in topics) <= MOST_HISTORIES
 
     def append(self, value: TopicValue, before: TopicValue | None, limits: HistoryLimits, now: float) -> None:
         """Keep one more event.

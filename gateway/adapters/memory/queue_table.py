@@ -30,6 +30,7 @@ from gateway.ports import (
     SendCommand,
     Settlement,
     SettleStep,
+    StagedSend,
     StreamPosition,
 )
 
@@ -184,16 +185,7 @@ class Queues:
         if not self._make_room(queue, size, now):
             self._close(partition, command.queue, generation, now)
             return None
-        partition.newest = max(partition.newest, least_version(generation)) + 1
-        number = MessageId(partition.newest)
-        stored = queue.messages[number] = _Stored(
-            Message(number, int(now * _MS), command.headers, command.value),
-            now + command.expires if command.expires else None,
-        )
-        if command.delay:
-            stored.ready_at = now + command.delay
-        else:
-            queue.ready.add(number)
+        number = self._add(partition, queue, command, generation, now)
         self._close(partition, command.queue, generation, now)
         return number
 
@@ -387,10 +379,7 @@ class Queues:
             queue.fed = (upto, source)
             self._fire(queue, now)
             for headers, value in events:
-                partition.newest = max(partition.newest, least_version(generation)) + 1
-                number = MessageId(partition.newest)
-                queue.messages[number] = _Stored(Message(number, int(now * _MS), headers, value), None)
-                queue.ready.add(number)
+                self._add(partition, queue, StagedSend(name, value, headers, queue.bounds), generation, now)
             self._close(partition, name, generation, now)
         return Fed(queue.fed[0], len(queue.ready), source)
 
@@ -478,6 +467,21 @@ class Queues:
         return self._partitions[self.partition(name)].queues.get(name)
 
     @staticmethod
+    def _add(
+        partition: _Partition, queue: _Queue, sent: SendCommand | StagedSend, generation: GridGeneration, now: float
+    ) -> MessageId:
+        partition.newest = max(partition.newest, least_version(generation)) + 1
+        number = MessageId(partition.newest)
+        stored = queue.messages[number] = _Stored(
+            Message(number, int(now * _MS), sent.headers, sent.value), now + sent.expires if sent.expires else None
+        )
+        if sent.delay:
+            stored.ready_at = now + sent.delay
+        else:
+            queue.ready.add(number)
+        return number
+
+    @staticmethod
     def _assignment(queue: _Queue, tag: int, message: MessageId) -> Assignment:
         stored = queue.messages[message]
         return Assignment(DeliveryTag(tag), message, stored.failed, stored.given)
@@ -541,6 +545,14 @@ class Queues:
         now: float,
         direct: SessionId | None = None,
     ) -> None:
+        self._assign(partition, name, generation, now, direct)
+        queue = partition.queues[name]
+        if not queue.messages and not queue.consumers and not queue.is_declared:
+            del partition.queues[name]
+
+    def _assign(
+        self, partition: _Partition, name: TopicPath, generation: GridGeneration, now: float, direct: SessionId | None
+    ) -> None:
         queue = partition.queues[name]
         told: dict[SessionId, list[Assignment]] = {}
         while queue.ready:
@@ -578,13 +590,10 @@ class Queues:
                 )
             )
             self._news = True
-        if not queue.messages and not queue.consumers and not queue.is_declared:
-            del partition.queues[name]
 
 
 def _is_due(queue: _Queue, now: float) -> bool:
-    times = [each.ready_at for each in queue.messages.values()]
-    times += [each.expires for each in queue.messages.values()]
+    times = [when for each in queue.messages.values() for when in (each.ready_at, each.expires)]
     times += [until for consumer in queue.consumers.values() for _, until in consumer.held.values()]
     if queue.bounds.dead_age:
         times += [each.since + queue.bounds.dead_age for each in queue.dead()]

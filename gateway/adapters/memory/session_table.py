@@ -200,6 +200,14 @@ class SessionTable:
             return ErrorCode.STALE_ATTEMPT
         return None
 
+    def check(self, ownership: Ownership, now: float) -> None:
+        """Expect that an ownership is the session's.
+
+        Raises:
+            Fenced, SessionGone: it is not.
+        """
+        self._owned(ownership, now)
+
     def change(self, ownership: Ownership, changes: SessionChanges, now: float) -> None:
         """See ``SessionStore.change``."""
         stored = self._owned(ownership, now)

@@ -11,17 +11,20 @@ from gateway.adapters.memory.destination_table import Destinations
 from gateway.adapters.memory.durable_table import Durables
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
-from gateway.adapters.memory.queue_table import Queues
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
+from gateway.adapters.memory.transacted_queues import TransactedQueues
+from gateway.adapters.memory.transaction_table import TransactionTable
 from gateway.core.destinations.limits import HistoryLimits
+from gateway.core.topics.topics import topic_partition
 from gateway.core.topics.versions import UNSEEN_GENERATIONS
-from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.core.types import Epoch, GridGeneration, NodeRef, RequestNumber, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Attached,
     AttachRefused,
+    Committed,
     DeliveryTag,
     DurableName,
     DurableTerms,
@@ -41,7 +44,12 @@ from gateway.ports import (
     Sent,
     SettleCommand,
     SettleResult,
+    Staged,
+    StagedPublish,
+    StagedSend,
+    StagedSettle,
     TopicValue,
+    TransactionRefused,
 )
 
 NO_RUN = 0
@@ -86,8 +94,10 @@ class GridData:
             stream_length=stream_length, stream_bytes=stream_bytes, history_bytes=history_bytes, depth=depth
         )
         self.destinations = Destinations()
-        self.queues = Queues(depth)
+        self.queues = TransactedQueues(depth)
         self.durables = Durables()
+        self.transactions = TransactionTable()
+        self._depth = depth
         self.journal = Journal(journal_length)
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
@@ -259,6 +269,49 @@ class GridData:
         if not self.queues.leave(ownership.session, queue, self._generation, now, epoch=ownership.epoch, seen=seen):
             raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
 
+    def commit(
+        self,
+        ownership: Ownership,
+        number: RequestNumber,
+        request: RequestNumber,
+        settled: RequestNumber,
+        now: float,
+    ) -> Committed | TransactionRefused:
+        """Execute a transaction as a whole, or nothing of it; see ``TransactionStore.commit``."""
+        self.sessions.check(ownership, now)
+        session = ownership.session
+        known = self.transactions.known(session, number, request, settled)
+        if known is not None:
+            return known
+        found = self.transactions.find(session, number, now)
+        if found is None:
+            return TransactionRefused.UNKNOWN
+        outcome = self._execute(session, found.operations, now) or Committed(len(found.operations), duplicate=False)
+        self.transactions.end(session, number, request, outcome)
+        return outcome
+
+    def _execute(self, session: SessionId, operations: Sequence[Staged], now: float) -> TransactionRefused | None:
+        parts: dict[int, tuple[list[StagedPublish], dict[TopicPath, list[StagedSend | StagedSettle]]]] = {}
+        for each in operations:
+            path = each.topic if isinstance(each, StagedPublish) else each.queue
+            publishes, queues = parts.setdefault(topic_partition(path, self._depth), ([], {}))
+            if isinstance(each, StagedPublish):
+                publishes.append(each)
+            else:
+                queues.setdefault(each.queue, []).append(each)
+        for partition, (publishes, queues) in parts.items():
+            why = self.topics.refuses(partition, publishes)
+            for queue, steps in queues.items():
+                why = why or self.queues.refuses(session, queue, steps)
+            if why is not None:
+                return why
+        for partition, (publishes, queues) in parts.items():
+            for publish in publishes:
+                self.topics.execute(partition, publish, self._generation, now)
+            for queue, steps in queues.items():
+                self.queues.execute(session, queue, steps, self._generation, now)
+        return None
+
     def restore(self, values: Sequence[TopicValue], now: float) -> int:
         """Put values back, each one atomic step; see ``TopicStore.restore``."""
         return sum(self.topics.restore(each, self._generation, now) for each in values)
@@ -272,9 +325,13 @@ class GridData:
     def end(self, ownership: Ownership, reason: ErrorCode, now: float) -> None:
         """End a session; its receipts and consumers go with it, also what it left behind when it ended before."""
         self.sessions.end(ownership, reason, now)
-        self.topics.forget(ownership.session)
-        self.queues.forget(ownership.session, self._generation, now)
-        self.durables.forget(ownership.session, now)
+        self._forget(ownership.session, now)
+
+    def _forget(self, session: SessionId, now: float) -> None:
+        self.topics.forget(session)
+        self.queues.forget(session, self._generation, now)
+        self.durables.forget(session, now)
+        self.transactions.forget(session)
 
     def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]], now: float) -> list[bool]:
         """End sessions, each one atomic step; tells for each whether its ownership was accepted."""
@@ -292,9 +349,7 @@ class GridData:
         """End sessions whose window is over; their receipts and consumers go with them."""
         ended = self.sessions.expire(partition, limit, now)
         for each in ended:
-            self.topics.forget(each.session)
-            self.queues.forget(each.session, self._generation, now)
-            self.durables.forget(each.session, now)
+            self._forget(each.session, now)
         return ended
 
     def orphan(self, expired: NodeRef, sessions: Sequence[SessionId], now: float) -> list[Epoch | None]:
@@ -311,5 +366,6 @@ class GridData:
             | self.topics.inventory()
             | self.queues.inventory()
             | self.durables.inventory()
+            | self.transactions.inventory()
             | self.journal.inventory()
         )

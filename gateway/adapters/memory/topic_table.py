@@ -23,9 +23,11 @@ from gateway.ports import (
     Ownership,
     PublishCommand,
     Published,
+    StagedPublish,
     StreamPosition,
     TopicPage,
     TopicValue,
+    TransactionRefused,
 )
 
 T = TypeVar("T")
@@ -253,6 +255,39 @@ class Topics:
         if command.request > command.settled:
             answers[command.request] = Published(value.version, value.event, duplicate=True)
         return Published(value.version, value.event, duplicate=False, created=is_new)
+
+    def refuses(self, number: int, publishes: Sequence[StagedPublish]) -> TransactionRefused | None:
+        """Tell why a transaction cannot publish in a partition."""
+        partition = self._partitions[number]
+        sizes: dict[TopicPath, int] = {}
+        added = grown = 0
+        logs: set[TopicPath] = set()
+        for each in publishes:
+            known, size = each.topic in partition.values or each.topic in sizes, len(each.value)
+            if each.topic in sizes:
+                growth = size - sizes[each.topic]
+            else:
+                growth = partition.growth(each.topic, each.value)
+                added += not known
+                if not known and each.most_topics and len(partition.values) + added > each.most_topics:
+                    return TransactionRefused.TOPICS
+            grown += growth
+            if growth > 0 and each.most_bytes and partition.held + grown > each.most_bytes:
+                return TransactionRefused.BYTES
+            sizes[each.topic] = size
+            if each.history is not None:
+                logs.add(each.topic)
+                if not partition.histories.take(logs):
+                    return TransactionRefused.TOPICS
+        return None
+
+    def execute(self, number: int, publish: StagedPublish, generation: GridGeneration, now: float) -> None:
+        """Execute a publish of a transaction."""
+        partition = self._partitions[number]
+        before = partition.values.get(publish.topic)
+        value = self._write(number, generation, publish.topic, publish.value)
+        if publish.history is not None:
+            partition.histories.append(value, before, publish.history, now)
 
     def once(
         self,

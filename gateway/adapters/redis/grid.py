@@ -23,6 +23,7 @@ from gateway.adapters.redis.sessions import RedisSessions
 from gateway.adapters.redis.tail import RedisTail
 from gateway.adapters.redis.topics import RedisTopics
 from gateway.adapters.redis.topology import Finder, SentinelFinder, SingleFinder
+from gateway.adapters.redis.transactions import RedisTransactions
 from gateway.adapters.redis.write_gate import WriteGate, boot_clock
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import DEFAULT_HISTORY_BYTES, EventLog, GridChange, GridState, Metrics
@@ -139,6 +140,9 @@ class RedisGrid:
             grid=self._connection, keys=keys, tail=self._tail, foreign=foreign, depth=topic_depth
         )
         self._durables = RedisDurables(grid=self._connection, keys=keys, foreign=foreign)
+        self._transactions = RedisTransactions(
+            grid=self._connection, keys=keys, writer=writer, foreign=foreign, depth=topic_depth
+        )
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._destinations = RedisDestinations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._call_keys = RedisCallKeys(self._connection, keys)
@@ -180,6 +184,11 @@ class RedisGrid:
     def durables(self) -> RedisDurables:
         """Durable subscriptions."""
         return self._durables
+
+    @property
+    def transactions(self) -> RedisTransactions:
+        """Transactions."""
+        return self._transactions
 
     @property
     def revocations(self) -> RedisRevocations:

@@ -20,6 +20,14 @@ key                              type    content
                                          HTTP. Expires after an hour, as what was published under it is forgotten.
 ``P:{s17}:opened``               string  ``seal`` of the newest generation that was opened here. Written by adoption;
                                          stays. Where it is another one, what is not there was lost and has not ended.
+``P:{s17}:transactions:<id>``    hash    Of a session: number of each transaction → its state, turn, request of its
+                                         commit, times, sizes and outcome (``transactions.lua``). Written by its owner;
+                                         what is over goes when its client knows it, and all with the session, unless a
+                                         commit is under way: then as soon as that is finished.
+``P:{s17}:operations:<id>``      hash    Of a session: ``<number>.<place>`` → an operation of a transaction that is not
+                                         over. As the transactions.
+``P:{s17}:transactions-due``     zset    session → when the first of its transactions is to be looked after (ms). As the
+                                         transactions.
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``; without a value it was
                                          removed. The empty topic → ``<version>.0<bytes>``: that those of new topics
                                          must be above, and bytes of all values in 15 digits; ``scripts/sizes.lua``.
@@ -59,7 +67,8 @@ key                              type    content
 ``P:{t17}:queue-ready:<q>``      zset    id → id, of messages that wait for a consumer.
 ``P:{t17}:queue-timers:<q>``     zset    ``r<id>`` (delayed), ``e<id>`` (expires), ``d<id>`` (a dead letter goes),
                                          ``a<member of held>`` (is taken back) → when.
-``P:{t17}:queue-held:<q>``       zset    ``<session> <tag> <id>`` of each message that somebody holds, all with score 0.
+``P:{t17}:queue-held:<q>``       zset    ``<session> <tag> <id>`` of each message that somebody holds, all with score 0;
+                                         with ``<session>~<number>`` what a transaction holds that is being prepared.
 ``P:{t17}:queue-consumers:<q>``  hash    session → ``<epoch> <credit> <held> <seen> <joined>``.
 ``P:{t17}:queue-idle:<q>``       zset    consumer with credit left → the tag that it was given last.
 ``P:{t17}:queue-dead:<q>``       zset    id of each dead letter → since when, in milliseconds.
@@ -77,6 +86,10 @@ key                              type    content
                                          has not been used for its life.
 ``P:{t17}:durables``             zset    ``[principal,name]`` (JSON) of each of them → when it is forgotten (ms), or
                                          2^53 - 1 while a session uses it. As above.
+``P:{t17}:prepared``             hash    ``<session> <number>`` of a transaction → ``<turn> <when (ms)>`` and its
+                                         queues, one a line. On a Redis Cluster, from when its part in this partition is
+                                         prepared until it is executed or undone; what nobody finishes is found by
+                                         whoever looks after the partition.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, when writes were ``lost``
@@ -212,6 +225,9 @@ class Keys:
         self.opened = tuple(f"{each}opened" for each in sessions)
         self._session = tuple(f"{each}session:" for each in sessions)
         self._call_key = tuple(f"{each}call-key:" for each in sessions)
+        self._transactions = tuple(f"{each}transactions:" for each in sessions)
+        self._operations = tuple(f"{each}operations:" for each in sessions)
+        self.transactions_due = tuple(f"{each}transactions-due" for each in sessions)
         self.values = tuple(f"{each}values" for each in topics)
         self.stream = tuple(f"{each}stream" for each in topics)
         self.sizes = tuple(f"{each}sizes" for each in topics)
@@ -226,6 +242,7 @@ class Keys:
         self.deliveries = tuple(f"{each}deliveries" for each in topics)
         self.durables = tuple(f"{each}durables" for each in topics)
         self._durable = tuple(f"{each}durable:" for each in topics)
+        self.prepared = tuple(f"{each}prepared" for each in topics)
         self._consuming = tuple(f"{each}consuming:" for each in topics)
         self._queue = tuple(tuple(f"{each}{part}:" for part in _QUEUE_PARTS) for each in topics)
         self.journal = tuple(f"{prefix}:{{{tag}}}:journal" for tag in JOURNAL_TAGS)
@@ -238,6 +255,15 @@ class Keys:
     def call_key(self, publisher: SessionId) -> str:
         """Name what the idempotency key of a call is bound to."""
         return self._call_key[session_partition(publisher)] + publisher
+
+    def transactions(self, session: SessionId) -> tuple[str, str, str]:
+        """Name the hashes of a session's transactions and of their operations, and the set of what is overdue."""
+        partition = session_partition(session)
+        return (
+            self._transactions[partition] + session,
+            self._operations[partition] + session,
+            self.transactions_due[partition],
+        )
 
     def receipts(self, partition: int, session: SessionId) -> str:
         """Name the list of a session's receipts in a topic partition."""

@@ -11,6 +11,7 @@ from gateway.adapters.redis.foreign import ForeignData, read_topic
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.scripts import Argument, Command
+from gateway.adapters.redis.staged import OUTCOMES, TAG_DIGITS, bounds_text
 from gateway.adapters.redis.tail import RedisTail
 from gateway.adapters.redis.topics import RECEIPT_LIFE_MS, STORED_RECEIPT_LIFE_MS
 from gateway.core.topics.topics import topic_partition
@@ -31,7 +32,6 @@ from gateway.ports import (
     Message,
     MessageId,
     NotDeclared,
-    Overflow,
     Ownership,
     QueueBounds,
     QueueFull,
@@ -41,7 +41,6 @@ from gateway.ports import (
     SendResult,
     Sent,
     SettleCommand,
-    Settlement,
     SettleResult,
     StreamPosition,
 )
@@ -62,13 +61,8 @@ MOST_QUEUES: Final = 10_000
 FIRED_QUEUES: Final = 16
 """Queues that one call looks after, each for a millisecond or two at most."""
 
-_TAG_DIGITS: Final = 16
-"""Of a tag among the messages that are held, so that they are in order by name."""
-
 _NO_POSITION: Final = "-"
 """In the place of a position at which nothing has been read."""
-
-_OUTCOMES: Final = {Settlement.ACCEPT: "a", Settlement.REJECT: "d", Settlement.RELEASE: "r"}
 
 _NUMBERS: Final = 4
 """Of each assignment: tag, id, failed deliveries, whether somebody may have received it."""
@@ -121,7 +115,15 @@ class RedisQueues:
             scripts.QUEUE_ATTACH(
                 *(*keys, self._keys.closed[partition]),
                 *self._head(queue),
-                *(session, ownership.epoch, short_hash(session), credit, _bounds(bounds), MOST_QUEUES, most_consumers),
+                *(
+                    session,
+                    ownership.epoch,
+                    short_hash(session),
+                    credit,
+                    bounds_text(bounds),
+                    MOST_QUEUES,
+                    most_consumers,
+                ),
             )
         )
         if reply == b"fenced":
@@ -144,9 +146,9 @@ class RedisQueues:
         session = ownership.session
         steps: list[Argument] = []
         for each in command.steps:
-            steps += (each.request, _OUTCOMES[each.outcome], round(each.delay * 1000), len(each.messages))
+            steps += (each.request, OUTCOMES[each.outcome], round(each.delay * 1000), len(each.messages))
             for tag, message in each.messages:
-                steps += (f"{tag:0{_TAG_DIGITS}}", message)
+                steps += (f"{tag:0{TAG_DIGITS}}", message)
         reply = await self._call(
             scripts.QUEUE_SETTLE(
                 *self._keys.queue(partition, command.queue),
@@ -219,7 +221,7 @@ class RedisQueues:
                 *self._keys.queue(partition, queue),
                 *(self._keys.consuming(partition, session), self._keys.closed[partition]),
                 *self._head(queue),
-                *(_bounds(bounds), MOST_QUEUES, session, short_hash(session), source, fed or _NO_POSITION, most),
+                *(bounds_text(bounds), MOST_QUEUES, session, short_hash(session), source, fed or _NO_POSITION, most),
             )
         )
         if reply == b"fenced" and owner is not None:
@@ -242,7 +244,7 @@ class RedisQueues:
             records += (len(headers), headers + value)
         keys = self._keys.queue(self._partition(queue), queue)
         reply = await self._call(
-            scripts.QUEUE_FEED(*keys, *self._head(queue), _bounds(bounds), before, upto or _NO_POSITION, *records)
+            scripts.QUEUE_FEED(*keys, *self._head(queue), bounds_text(bounds), before, upto or _NO_POSITION, *records)
         )
         if reply == b"none":
             return None
@@ -390,7 +392,7 @@ class RedisQueues:
             *(self._keys.receipts(partition, session), self._keys.closed[partition]),
             *self._head(queue),
             *(first.ownership.epoch, first.settled, short_hash(session)),
-            *(STORED_RECEIPT_LIFE_MS if first.stored else RECEIPT_LIFE_MS, _bounds(first.bounds), MOST_QUEUES),
+            *(STORED_RECEIPT_LIFE_MS if first.stored else RECEIPT_LIFE_MS, bounds_text(first.bounds), MOST_QUEUES),
             *messages,
         )
 
@@ -468,15 +470,6 @@ def _joins(step: Sequence[SendCommand], command: SendCommand) -> bool:
         and sum(len(each.value) + len(each.headers) for each in step) < SEND_BYTES
         and (first.queue, first.ownership, first.bounds, first.stored)
         == (command.queue, command.ownership, command.bounds, command.stored)
-    )
-
-
-def _bounds(bounds: QueueBounds) -> str:
-    """What a queue may hold as ``queue_send.lua`` takes it."""
-    oldest = int(bounds.overflow is Overflow.DROP_OLDEST)
-    return (
-        f"{bounds.messages} {bounds.size} {oldest} {bounds.deliveries} {round(bounds.ack_within * 1000)} "
-        f"{int(bounds.exclusive)} {bounds.dead} {bounds.dead_size} {round(bounds.dead_age * 1000)}"
     )
 
 

@@ -412,7 +412,10 @@ class RedisSessions:
             places += [(session, each) for each in _split(partitions)]
             ids = keys.ids[session_partition(session)]
             purge.append(
-                scripts.SESSION_PURGE(*self._all_keys(session), ids, clock, session, short, memory, ENDED_MOST)
+                scripts.SESSION_PURGE(
+                    *(*self._all_keys(session), ids, *keys.transactions(session)),
+                    *(clock, session, short, memory, ENDED_MOST),
+                )
             )
         left: list[Command] = []
         for (session, partition), queues in zip(places, await self._batcher.call_all(forget), strict=True):

@@ -28,6 +28,7 @@ MAXMEMORY = "12mb"
 """What the server may use: two or three times what an empty one does."""
 
 REFUSED_WHEN_FULL = {
+    *("transaction_begin", "transaction_stage", "transaction_commit", "transaction_prepare"),
     *("session_create", "session_change", "topic_publish", "topic_restore", "journal_append"),
     *("log_restore", "queue_send", "durable_open", "queue_declare", "queue_feed"),
     *("session_owners", "queue_dead", "queue_due", "queue_look", "durable_due"),

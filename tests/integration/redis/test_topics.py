@@ -313,15 +313,20 @@ async def test_depth_spreads_topics_below_one_first_segment(bench: Bench) -> Non
     assert len(partitions) > 5
 
 
+OF_MANY_PARTS = {"transaction_commit", "transaction_prepare", "transaction_finish"}
+"""Scripts whose further keys are those of the parts that they are given, and named where these are."""
+
+
 def test_every_script_says_its_keys_result_and_invariant() -> None:
     for each in scripts.SCRIPTS:
         # Without what precedes those that go by the time of the grid, which says its own.
         head = scripts._read(each.name).split("\nlocal ", 1)[0]
         keys = int(each._head[2])
         assert f"KEYS[{keys}]" in head, each.name
-        assert f"KEYS[{keys + 1}]" not in each.text, each.name
+        if each.name not in OF_MANY_PARTS:
+            assert f"KEYS[{keys + 1}]" not in each.text, each.name
         assert "-- Result" in head, each.name
-    assert len({each.sha for each in scripts.SCRIPTS}) == len(scripts.SCRIPTS) == 70
+    assert len({each.sha for each in scripts.SCRIPTS}) == len(scripts.SCRIPTS) == 77
 
 
 @pytest.mark.promise("P6")

@@ -1,0 +1,87 @@
+"""What transactions do in the queues of an in-memory grid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.adapters.memory.queue_table import MOST_QUEUES, NOTHING_SEEN, Queues, _Queue
+from gateway.core.types import GridGeneration, MessageId, RequestNumber, SessionId, TopicPath
+from gateway.ports import (
+    MESSAGE_BYTES,
+    Overflow,
+    Settlement,
+    SettleStep,
+    StagedSend,
+    StagedSettle,
+    TransactionRefused,
+)
+
+
+class TransactedQueues(Queues):
+    """Queues in which transactions are looked at first, and then executed as a whole."""
+
+    def refuses(  # noqa: C901 - what is settled, and then what is sent
+        self, session: SessionId, name: TopicPath, operations: Sequence[StagedSend | StagedSettle]
+    ) -> TransactionRefused | None:
+        """Tell why a transaction cannot settle and send in a queue."""
+        partition = self._partitions[self.partition(name)]
+        queue = partition.queues.get(name)
+        consumer = None if queue is None else queue.consumers.get(session)
+        taken: set[tuple[int, MessageId]] = set()
+        spare: list[int] = []
+        for each in operations:
+            if isinstance(each, StagedSettle):
+                for tag, message in each.messages:
+                    held = consumer is not None and consumer.held.get(tag, (None,))[0] == message
+                    if queue is None or not held or (tag, message) in taken:
+                        return TransactionRefused.NOT_HELD
+                    taken.add((tag, message))
+                    if each.outcome is Settlement.ACCEPT:
+                        spare.append(queue.messages[message].size)
+        sends = [each for each in operations if isinstance(each, StagedSend)]
+        if not sends:
+            return None
+        if self.is_undeclared(name):
+            return TransactionRefused.ABSENT
+        if queue is None and len(partition.queues) >= MOST_QUEUES:
+            return TransactionRefused.QUEUE_FULL
+        bounds = sends[-1].bounds
+        living = [] if queue is None else queue.living()
+        count, size = len(living) - len(spare), sum(each.size for each in living) - sum(spare)
+        droppable = len(queue.ready) if queue is not None and bounds.overflow is Overflow.DROP_OLDEST else 0
+        for send in sends:
+            count, size = count + 1, size + len(send.headers) + len(send.value) + MESSAGE_BYTES
+            droppable -= count > bounds.messages or size > bounds.size
+            if droppable < 0:
+                return TransactionRefused.QUEUE_FULL
+        return None
+
+    def execute(
+        self,
+        session: SessionId,
+        name: TopicPath,
+        operations: Sequence[StagedSend | StagedSettle],
+        generation: GridGeneration,
+        now: float,
+    ) -> None:
+        """Execute what a transaction does in a queue."""
+        partition = self._partitions[self.partition(name)]
+        for each in operations:
+            if isinstance(each, StagedSend):
+                queue = partition.queues.setdefault(name, _Queue(each.bounds))
+                queue.bounds = each.bounds
+                self._add(partition, queue, each, generation, now)
+            else:
+                step = SettleStep(RequestNumber(0), each.outcome, each.messages, each.delay)
+                self.settle(session, name, step, now)
+                self.see(session, name, max((tag for tag, _ in each.messages), default=NOTHING_SEEN))
+        queue = partition.queues[name]
+        self._fire(queue, now)
+        self._assign(partition, name, generation, now, None)
+        bounds = queue.bounds
+        while queue.ready and bounds.overflow is Overflow.DROP_OLDEST:
+            living = queue.living()
+            if len(living) <= bounds.messages and sum(each.size for each in living) <= bounds.size:
+                break
+            self._bury(queue, min(queue.ready), "overflow", now)
+        self._close(partition, name, generation, now)
