@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.app.administration import (
     ClusterDestinations,
+    ClusterDurables,
     ClusterNodes,
     ClusterRevocations,
     ClusterSessions,
@@ -299,6 +300,7 @@ class Node:
             sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
             topics=ClusterTopics(context, self._store, self.sessions),
             destinations=ClusterDestinations(self.destinations),
+            durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),
             revocations=ClusterRevocations(self.revocations),
         )
         self._watch_gauges()

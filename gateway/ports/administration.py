@@ -23,6 +23,7 @@ from gateway.ports.administration_basics import (
     Refused,
 )
 from gateway.ports.destination_administration import DestinationAdministration, DestinationView
+from gateway.ports.durable_administration import DurableAdministration
 
 __all__ = [
     "Administration",
@@ -553,6 +554,7 @@ class Administration:
         sessions: the sessions of the cluster.
         topics: the topics of the cluster.
         destinations: what paths are.
+        durables: durable subscriptions.
         revocations: what is blocked.
         configuration: what this node runs with.
     """
@@ -562,5 +564,6 @@ class Administration:
     sessions: SessionAdministration
     topics: TopicAdministration
     destinations: DestinationAdministration
+    durables: DurableAdministration
     revocations: RevocationAdministration
     configuration: tuple[SettingView, ...] = ()

@@ -39,6 +39,7 @@ _UNKNOWN: Final = {
     "session": Kind.SESSION_UNKNOWN,
     "topic": Kind.TOPIC_UNKNOWN,
     "destination": Kind.DESTINATION_UNKNOWN,
+    "durable": Kind.DURABLE_UNKNOWN,
     "revocation": Kind.REVOCATION_UNKNOWN,
 }
 

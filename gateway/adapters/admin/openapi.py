@@ -40,6 +40,7 @@ _TAGS: Final = {
     "Sessions": "Sessions, wherever they are.",
     "Topics": "Topics and their values.",
     "Destinations": "What paths are.",
+    "Durable subscriptions": "Places in topics with history that outlive sessions.",
     "Revocations": "Blocked sessions, principals and credentials.",
     "Configuration": "What a node runs with.",
     "Access": "Who asks.",

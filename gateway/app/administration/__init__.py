@@ -1,9 +1,17 @@
 """What administrators see and do, as use cases; how they are asked for over HTTP is ``gateway.adapters.admin``'s."""
 
 from gateway.app.administration.destinations import ClusterDestinations
+from gateway.app.administration.durables import ClusterDurables
 from gateway.app.administration.nodes import ClusterNodes
 from gateway.app.administration.revocations import ClusterRevocations
 from gateway.app.administration.sessions import ClusterSessions
 from gateway.app.administration.topics import ClusterTopics
 
-__all__ = ["ClusterDestinations", "ClusterNodes", "ClusterRevocations", "ClusterSessions", "ClusterTopics"]
+__all__ = [
+    "ClusterDestinations",
+    "ClusterDurables",
+    "ClusterNodes",
+    "ClusterRevocations",
+    "ClusterSessions",
+    "ClusterTopics",
+]

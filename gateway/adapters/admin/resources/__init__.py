@@ -1,13 +1,14 @@
 """The operations of the admin API, one module for each kind of thing."""
 
 from gateway.adapters.admin.operations import Operation
-from gateway.adapters.admin.resources import destinations, nodes, revocations, sessions, this_node, topics
+from gateway.adapters.admin.resources import destinations, durables, nodes, revocations, sessions, this_node, topics
 
 OPERATIONS: tuple[Operation, ...] = (
     *nodes.OPERATIONS,
     *sessions.OPERATIONS,
     *topics.OPERATIONS,
     *destinations.OPERATIONS,
+    *durables.OPERATIONS,
     *revocations.OPERATIONS,
     *this_node.OPERATIONS,
 )
