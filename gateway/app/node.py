@@ -21,9 +21,11 @@ from gateway.app.admission.limits import Limits
 from gateway.app.admission.memory import Memory
 from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.calls import NodeCalls
+from gateway.app.cluster.cluster_list import ClusterList
 from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
 from gateway.app.cluster.durable_sweeper import DurableSweeper
+from gateway.app.cluster.followers import Followers
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.giver import SessionGiver
 from gateway.app.cluster.handoff.offers import SessionOffers
@@ -64,7 +66,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.destinations.table import DestinationTable
 from gateway.core.policy.permissions import Policy
 from gateway.core.policy.system_roles import is_of_system
-from gateway.core.types import NodeRef
+from gateway.core.types import NodeId, NodeRef
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports import (
     NO_TRACER,
@@ -74,6 +76,7 @@ from gateway.ports import (
     EventLog,
     Grid,
     GridUnavailable,
+    MasterWish,
     Metrics,
     PeerLinks,
     ProcessMemory,
@@ -190,6 +193,7 @@ class Node:
         self.enforcement = Enforcement(context, self.sessions, self._store, directory, administrators)
         self.revocations = Revocations(context, self.enforcement)
         self.destinations = Destinations(context)
+        self._cluster_list = ClusterList(context, self.sessions)
         self.presence = Presence(
             context,
             self.sessions,
@@ -197,8 +201,9 @@ class Node:
             draining=lambda: self.draining,
             links=links,
             suspects=self.suspects,
+            cluster_list=self._cluster_list,
         )
-        self._membership = Membership(context, self.sessions, self._grid_recovery, self.presence)
+        self._membership = Membership(context, self.sessions, self._grid_recovery, self.presence, self._master_wish)
         self.links = None if links is None else NodeLinks(context, links, lambda: self._membership.alive)
         if self.links is not None:
             self._membership.tell_of_table(self.links.look_soon)
@@ -247,6 +252,14 @@ class Node:
             metrics=metrics,
         )
         self.taker = SessionTaker(context, self.links, self.sessions, self.holder)
+        self._moves = SessionMover(context, self.sessions, giver)
+        self._followers = Followers(
+            context,
+            self.sessions,
+            moves=self._moves,
+            master=lambda: self._membership.master,
+            cluster_list=self._cluster_list,
+        )
         self.connections = Connections(
             context,
             store=self._store,
@@ -262,6 +275,8 @@ class Node:
             taker=self.taker,
             links=self.links,
             mirror=self.mirror,
+            cluster_list=self._cluster_list,
+            followers=self._followers,
             draining=lambda: self.draining,
         )
         self._reports = Reports(
@@ -278,7 +293,6 @@ class Node:
         )
         self._membership.report_by(self._reports)
         self._takeovers, self._suspicion = self._make_takeovers(context)
-        self._moves = SessionMover(context, self.sessions, giver)
         self._drain = Drain(
             context,
             self.sessions,
@@ -295,6 +309,7 @@ class Node:
                 presence=self.presence,
                 begin_drain=self.begin_drain,
                 undrain=self.undrain,
+                master=lambda: self._membership.master,
                 link_state=None if self.links is None else self.links.state,
             ),
             sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
@@ -352,6 +367,7 @@ class Node:
 
     async def start(self) -> None:
         """Begin to work; does not wait for the grid, ``not_ready`` tells when it is there."""
+        self._membership.tell_of_master(self._followers.master_changed)
         # The listeners must be there before the grid says its first word.
         self._background.forever(self._grid_recovery.watch, "grid-changes")
         self._background.forever(self.sessions.delivery.run, "grid-tail")
@@ -396,6 +412,7 @@ class Node:
             self._background.forever(self.mirror.run, "mirror")
         self._background.forever(self._takeovers.run, "takeovers")
         self._background.forever(self._membership.reap, "reaper")
+        self._background.forever(self._followers.run, "followers")
         self._background.forever(self.history_sweeper.run, "history-sweeper")
         self._background.forever(self.durable_sweeper.run, "durable-sweeper")
         if self._context.limits.stored.counts:
@@ -417,6 +434,12 @@ class Node:
             reasons.append("the node drains")
         return reasons
 
+    def _master_wish(self) -> MasterWish:
+        """Tell what this node wants of the role of the master: it is sticky, and given up by a drain."""
+        if self.draining:
+            return MasterWish.YIELD
+        return MasterWish.KEEP if self.not_ready() else MasterWish.TAKE
+
     def warnings(self) -> Sequence[str]:
         """Tell what is wrong though new sessions may come: all nodes have the same grid, and none would be left."""
         short = ["memory is short"] if self._context.limits.memory_short else []
@@ -426,6 +449,16 @@ class Node:
         """The directories have changed: end the sessions of those who are not in them, and judge the others again."""
         self.enforcement.review()
         self.authorisation.review()
+
+    @property
+    def accepts_clients(self) -> bool:
+        """Whether new connections of clients are wanted."""
+        return not self.draining and not self._followers.stands_by
+
+    @property
+    def serving_elsewhere(self) -> NodeId | None:
+        """The master, if clients are to be served by it alone, and it is another node."""
+        return self._followers.name_elsewhere
 
     @property
     def stopping(self) -> bool:
@@ -464,6 +497,7 @@ class Node:
         self.draining = True
         if self._drain_task is None or self._drain_task.done():
             self._drain_task = asyncio.create_task(self._run_drain(), name="drain")
+        self._membership.renew_soon()
         self.presence.tell_soon()
 
     async def undrain(self) -> None:

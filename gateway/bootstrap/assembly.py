@@ -55,7 +55,7 @@ from gateway.core.pacing.failures import Failures
 from gateway.core.pacing.verification_ranks import VerificationRates
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import NO_TRACER, EventLog
-from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, client_interfaces, ways_of
+from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, advertised_urls, client_interfaces, ways_of
 from gateway.settings.exposure import in_clear_text
 from lb.agent import AgentServer, AgentState
 
@@ -167,7 +167,8 @@ class Gateway:
             serve=self.node.serve,
             calls=self.node.calls,
             admission=self.node.connection_limiter,
-            accepting=lambda: not self.node.draining,
+            accepting=lambda: self.node.accepts_clients,
+            elsewhere=lambda: self.node.serving_elsewhere,
             message_bytes=settings.limit_message_bytes,
             metrics=self.metrics,
             log=self.log,
@@ -210,7 +211,7 @@ class Gateway:
             else AgentServer(
                 settings.agent.host,
                 settings.agent.port,
-                lambda: AgentState.NOT_READY if self.node.not_ready() else AgentState.READY,
+                lambda: AgentState.READY if self._takes_clients() else AgentState.NOT_READY,
             )
         )
 
@@ -264,6 +265,7 @@ class Gateway:
             listen=self._listen,
             admin=advertised_admin(self._settings, self.admin_port),
             version=__version__,
+            urls=advertised_urls(self._settings),
         )
         self.log.emit(
             events.NODE_STARTED,
@@ -320,6 +322,9 @@ class Gateway:
                     self._settings.limit_address_connections, of=configured
                 ),
             )
+
+    def _takes_clients(self) -> bool:
+        return self.node.accepts_clients and not self.node.not_ready()
 
     def _granted_to(self, roles: frozenset[str]) -> frozenset[str]:
         """Tell what administrators may do: roles that the policy defines as it says, others as they are built in."""

@@ -141,6 +141,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
             settle=DRAIN_SETTLE,
             timeout=settings.drain_timeout,
         ),
+        cluster_mode=settings.cluster_mode,
         mirror=MirrorParameters(
             backup=settings.backup,
             mode=settings.mirror,

@@ -21,6 +21,7 @@ CLEAR_TEXT = LogEvent(
     "Reported when the node starts.",
     ("exposed",),
 )
+MASTER_CHANGED = LogEvent("master_changed", Level.INFO, "Another node is the master, or none.", ("master", "before"))
 NODE_STOPPED = LogEvent("node_stopped", Level.INFO, "The node has stopped.", ("node",))
 DEVELOPMENT_MODE = LogEvent(
     "development_mode",

@@ -18,6 +18,7 @@ from gateway.catalogue import (
     mirror_metrics,
     queue_metrics,
     takeover_metrics,
+    topology_metrics,
 )
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
@@ -579,6 +580,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(history_metrics),
         vars(journal_metrics),
         vars(mirror_metrics),
+        vars(topology_metrics),
         vars(queue_metrics),
         vars(durable_metrics),
         vars(call_metrics),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isnan
@@ -20,6 +21,15 @@ CLIENT_NAME: Final = f"python/{gateway.__version__}"
 
 LONGEST_WINDOW: Final = 31 * 24 * 3600.0
 """Seconds that are asked for where a session shall survive for ever; no node grants as much (protocol 4.1)."""
+
+
+FOLLOW_VARIABLE: Final = "GATEWAY_FOLLOW_MASTER"
+"""Says whether sessions follow the master, where the application does not."""
+
+
+def follows_master() -> bool:
+    """Tell what the environment says of following the master."""
+    return os.environ.get(FOLLOW_VARIABLE, "").strip().lower() in {"1", "true", "yes", "on"}
 
 
 def time_limit(name: str, seconds: float | None) -> float | None:

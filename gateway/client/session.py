@@ -19,7 +19,7 @@ from gateway.client.credential_source import CredentialsSource
 from gateway.client.durable_streams import flush
 from gateway.client.durables import DurableCalls
 from gateway.client.history_streams import HistoryFeed, HistoryStream, read_history
-from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, time_limit
+from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, follows_master, time_limit
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
@@ -110,6 +110,19 @@ class Session(DurableCalls):
         As of the last welcome; None without a backup. The notice ``unmirrored`` says that ``sync`` is ``async`` now.
         """
         return self._supervisor.welcome.mirror
+
+    @property
+    def following(self) -> bool | None:
+        """Whether its node was the master when it welcomed the session; None if it does not follow the master."""
+        return self._supervisor.welcome.following
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where it connects: the URLs that were given, then those of the nodes that the cluster lists at the moment.
+
+        None of them is less safe than those that were given.
+        """
+        return self._supervisor.urls
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -480,6 +493,8 @@ def connect(
     ssl: SSLContext | None = None,
     headers: Mapping[str, str] | None = None,
     ack_packets: int | None = None,
+    discover: bool = True,
+    follow_master: bool | None = None,
 ) -> Connecting:
     """Open a session; await the result, or use it as the context of ``async with``.
 
@@ -502,6 +517,9 @@ def connect(
         ack_packets: packets received after which an acknowledgement is sent if nothing else is; None for 256. The
             fewer, the less is sent again after a loss, and the more the node has to read. It is sent after half a
             second in any case, and after a quarter of what the node keeps.
+        discover: whether to use the URLs that the cluster lists, beside *urls*; see ``Session.urls``.
+        follow_master: whether the session is to be served by the master of the cluster, wherever that goes; None for
+            what the environment variable ``GATEWAY_FOLLOW_MASTER`` says, by default not.
 
     Raises:
         ValueError: an argument makes no sense, or there are both *secret* and *credentials*.
@@ -542,5 +560,7 @@ def connect(
             ssl=ssl,
             headers=dict(headers or {}),
             ack_packets=ack_packets,
+            discover=discover,
+            follow_master=follows_master() if follow_master is None else follow_master,
         )
     )

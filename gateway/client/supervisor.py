@@ -98,6 +98,11 @@ class Supervisor:
         return self._machine.session_state
 
     @property
+    def urls(self) -> tuple[str, ...]:
+        """Where it connects."""
+        return self._machine.urls
+
+    @property
     def properties(self) -> dict[str, str]:
         """All properties, as of the last welcome and the changes since."""
         return self._machine.properties

@@ -13,7 +13,8 @@ from typing import Final, Protocol
 import aiohttp
 
 from gateway.core.client.endings import CannotConnect, Ending
-from gateway.core.client.urls import describe_url, is_secure
+from gateway.core.client.urls import describe_url
+from gateway.core.topology import is_secure
 from gateway.core.wire.codec import SUBPROTOCOL
 
 MAX_MESSAGE_BYTES: Final = 16 * 2**20

@@ -95,6 +95,7 @@ class NodeView:
         copied: sessions of which the backup has a whole copy; None likewise.
         to_copy: sessions of which it is to have one; None likewise.
         suspected_by: names of the nodes that do not hear it any more over their links, though its lease holds.
+        master: whether it is the master of the cluster.
         here: whether it is the node that answers.
     """
 
@@ -118,6 +119,7 @@ class NodeView:
     copied: int | None = None
     to_copy: int | None = None
     suspected_by: tuple[str, ...] = ()
+    master: bool = False
     here: bool = False
 
 

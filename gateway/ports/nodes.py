@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, Protocol
 
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports.sessions import Ownership
+
+
+@dataclass(frozen=True, slots=True)
+class Master:
+    """The one node of a cluster that is its master.
+
+    Attributes:
+        node: which run of which node.
+        term: grows with each master; of two nodes that both believe to be it, the one of the larger term is.
+    """
+
+    node: NodeRef
+    term: int
+
+
+class MasterWish(StrEnum):
+    """What a node that renews its lease wants of the role of the master."""
+
+    TAKE = "take"
+    """To have it, if nobody has."""
+    KEEP = "keep"
+    """To have it only if it has it already."""
+    YIELD = "yield"
+    """Not to have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +44,13 @@ class LeaseTable:
         alive: nodes whose lease holds, sorted; the caller is among them.
         expired: nodes whose lease ended and whose sessions nobody has finished putting on the clock.
         watched: whether a node has said that somebody watches the system's topics there, and that is not over.
+        master: of the cluster; None if nobody is.
     """
 
     alive: tuple[NodeRef, ...]
     expired: tuple[NodeRef, ...]
     watched: bool = False
+    master: Master | None = field(default=None, compare=False)
 
 
 _NO_GENERATION: Final = GridGeneration(0)
@@ -104,6 +131,7 @@ class NodeReport:
         largest: bytes of those whose sessions take much, by principal.
         failure_domain: what it fails with, such as its rack; empty if it does not say.
         suspects: the nodes with a lease that it does not hear any more, as texts of their names and incarnations.
+        urls: where clients reach it, of what it advertises.
     """
 
     listen: str
@@ -121,6 +149,7 @@ class NodeReport:
     largest: Mapping[str, int] = field(default_factory=dict)
     failure_domain: str = ""
     suspects: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +223,18 @@ class NodeDirectory(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
+    async def renew(
+        self, node: NodeRef, *, lease: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+    ) -> LeaseTable:
         """Extend the lease and look around.
+
+        There is one master at most. Whoever has the role keeps it for as long as its lease holds, unless it yields.
 
         Args:
             node: which.
             lease: its length in seconds.
             watch: seconds for which everybody who renews shall see ``watched``, from now on; 0 leaves it as it is.
+            wish: what the node wants of the role of the master.
 
         Raises:
             LeaseLost: the lease expired and a survivor may have taken over; ``join`` again, then verify every session.

@@ -29,7 +29,7 @@ from gateway.settings.groups import (
     StormSettings,
     TlsSettings,
 )
-from gateway.settings.interfaces import Interface, client_interfaces
+from gateway.settings.interfaces import Interface, advertised_urls, client_interfaces
 from gateway.settings.loading import OTHER_VARIABLES, Loaded, load, peek, reread_keys
 from gateway.settings.model import GROUPS, SETTINGS, Settings
 from gateway.settings.values import (
@@ -80,6 +80,7 @@ __all__ = [
     "StaticUsers",
     "StormSettings",
     "TlsSettings",
+    "advertised_urls",
     "client_interfaces",
     "load",
     "peek",

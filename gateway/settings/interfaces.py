@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
+from gateway.core.topology import is_secure
 from gateway.settings.errors import Problem, Unfit
 from gateway.settings.kinds import Kind, Switch, text_of
 from gateway.settings.places import Listen
@@ -30,6 +31,9 @@ from gateway.settings.values import HostPort
 MOST_INTERFACES: Final = 16
 """Of one node: one for each network that a machine is in, and some to spare."""
 
+_URL: Final = re.compile(
+    r"wss?://(?:[A-Za-z0-9_.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9_./~-]{0,128})?"
+)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -41,6 +45,8 @@ class Interface:
         name: of its own among those of the node; empty for the one that the setting ``listen`` stands for.
         listen: where.
         tls: whether clients must use TLS there, with ``tls_certificate``; None if they must whenever there is one.
+        url: where clients reach it, through whatever stands before it; None if nobody has said.
+        advertise: whether clients are told of that URL.
         clients: whether clients are served there.
         links: whether it is where the other nodes connect to this one; no client is served there.
     """
@@ -48,6 +54,8 @@ class Interface:
     name: str = ""
     listen: HostPort
     tls: bool | None = None
+    url: str | None = None
+    advertise: bool = False
     clients: bool = True
     links: bool = False
 
@@ -60,7 +68,28 @@ class Interface:
         return certificate is not None and self.tls is not False
 
 
-_KINDS: Final[Mapping[str, Kind[Any]]] = {"listen": Listen(), **dict.fromkeys(("tls", "clients", "links"), Switch())}
+@dataclass(frozen=True, slots=True)
+class ClientUrl(Kind[str]):
+    """Where clients reach a node."""
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "a URL such as wss://n1.example.com or ws://10.0.0.7:8101"
+
+    def read(self, raw: object) -> str:
+        """See the base class."""
+        text = text_of(raw)
+        if _URL.fullmatch(text) is None:
+            raise Unfit("is not a URL such as wss://n1.example.com:8443, without user, query and fragment")
+        return text
+
+
+_KINDS: Final[Mapping[str, Kind[Any]]] = {
+    "listen": Listen(),
+    "url": ClientUrl(),
+    **dict.fromkeys(("tls", "advertise", "clients", "links"), Switch()),
+}
 """How what is said of an interface is read, but for its name."""
 
 
@@ -79,8 +108,8 @@ class Interfaces(Kind[tuple[Interface, ...]]):
     def accepts(self) -> str:
         """See the base class."""
         return (
-            "in TOML a table [[interface]] for each, with name, listen, tls, clients and links; elsewhere such as "
-            "name=public listen=0.0.0.0:8443; name=inside listen=10.0.0.7:8101 tls=false"
+            "in TOML a table [[interface]] for each, with name, listen, tls, url, advertise, clients and links; "
+            "elsewhere such as name=public listen=0.0.0.0:8443; name=inside listen=10.0.0.7:8101 tls=false"
         )
 
     def read(self, raw: object) -> tuple[Interface, ...]:
@@ -160,6 +189,11 @@ def client_interfaces(settings: NodeWithInterfaces) -> Sequence[Interface]:
     return [each for each in settings.interface if each.clients] or [Interface(listen=settings.listen)]
 
 
+def advertised_urls(settings: NodeWithInterfaces) -> tuple[str, ...]:
+    """List the URLs that clients are told of."""
+    return tuple(each.url for each in client_interfaces(settings) if each.advertise and each.url is not None)
+
+
 def link_interface(settings: NodeWithInterfaces) -> Interface | None:
     """Tell which interface is for the other nodes; None if none is."""
     return next((each for each in settings.interface if each.links), None)
@@ -200,6 +234,7 @@ def check_interfaces(settings: NodeWithInterfaces, place: Callable[[str], str]) 
             )
         elif not each.links and not each.clients:
             yield Problem(where, f"the interface {each.name} serves nobody", "give clients or links, or remove it")
+        yield from _check_url(each, settings, where)
         if each.tls is not None and each.links:
             yield Problem(
                 where, f"the interface {each.name} is for links and says tls", "give link_tls_certificate in its place"
@@ -208,3 +243,15 @@ def check_interfaces(settings: NodeWithInterfaces, place: Callable[[str], str]) 
             yield Problem(
                 where, f"the interface {each.name} has tls without tls_certificate", "give tls_certificate and tls_key"
             )
+
+
+def _check_url(interface: Interface, settings: NodeWithInterfaces, where: str) -> Iterator[Problem]:
+    name = f"the interface {interface.name}"
+    if interface.advertise and not interface.clients:
+        yield Problem(where, f"{name} is advertised, but not for clients", "leave advertise out: only clients are told")
+    elif interface.advertise and interface.url is None:
+        yield Problem(where, f"{name} is advertised without url", "give url, where clients reach it from outside")
+    if interface.url is not None and interface.links:
+        yield Problem(where, f"{name} is for links and has a url", "give link_advertise in its place")
+    elif interface.url is not None and interface.speaks_tls(settings.tls_certificate) and not is_secure(interface.url):
+        yield Problem(where, f"{name} speaks TLS, and its url does not", "begin the url with wss, or give tls = false")

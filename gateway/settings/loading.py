@@ -25,6 +25,7 @@ OTHER_VARIABLES: Final[dict[str, str]] = {
     "GATEWAY_URL": "where `gateway pub` and `gateway sub` connect, as --url",
     "GATEWAY_PRINCIPAL": "who `gateway pub` and `gateway sub` are, as --principal",
     "GATEWAY_SECRET": "the secret of that principal; there is no flag for it",
+    "GATEWAY_FOLLOW_MASTER": "whether the Python and JavaScript clients follow the master, if they are not told",
     "GATEWAY_ADMIN_URL": "which admin port `gateway admin` asks, as --url",
     "GATEWAY_ADMIN_TOKEN": "the token that it shows; there is no flag for it",
     "GATEWAY_ADMIN_TOKEN_FILE": "the file with that token, as --token-file",

@@ -54,6 +54,39 @@ async def setting() -> AsyncIterator[Setting]:
         yield Setting(one, two, first, second, client)
 
 
+async def test_a_client_that_knows_one_url_goes_on_at_a_node_that_it_was_told_of(setting: Setting) -> None:
+    url = f"ws://127.0.0.1:{setting.two.gateway.port}"
+    told = setting.two.gateway.node.presence
+    told.announce(listen="here", admin=setting.two.admin, version="1", urls=(url, url.replace("ws", "wss")))
+    given = f"ws://127.0.0.1:{setting.first.port}"
+    await setting.client.do("connect", urls=[given], options={"principal": "alice"})
+    await eventually(lambda: bool(setting.one.gateway.node._cluster_list._lists[False].nodes))
+    setting.first.cut()
+    await eventually(lambda: len(setting.client.events["recovery"]) == 1)
+    setting.first.refuse()
+    setting.first.cut()
+    await eventually(lambda: len(setting.client.events["recovery"]) == 2)
+    assert setting.client.events["recovery"][1]["node"] == "n2"
+    await setting.client.do("close")
+
+
+@pytest.mark.promise("P19")
+async def test_a_client_that_follows_the_master_finds_it(setting: Setting) -> None:
+    one, two = setting.one.gateway.node, setting.two.gateway.node
+    await eventually(lambda: one._membership.master == two._membership.master is not None)
+    if not one._membership.is_master:
+        one, two = two, one
+    ports = {each.gateway.me.node: each.gateway.port for each in (setting.one, setting.two)}
+    urls = [f"ws://127.0.0.1:{ports[node]}" for node in (two.me.node, one.me.node)]
+    welcome = await setting.client.do("connect", urls=urls, options={"principal": "alice", "followMaster": True})
+    assert welcome["node"] == one.me.node
+    one.begin_drain()
+    await eventually(lambda: len(setting.client.events["recovery"]) > 0)
+    await eventually(lambda: two._membership.is_master)
+    assert setting.client.events["recovery"][-1]["node"] == two.me.node
+    await setting.client.do("close")
+
+
 def versions(updates: list[Any], topic: str) -> list[int]:
     return [each["version"] for each in updates if each["topic"] == topic]
 

@@ -17,6 +17,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.reconnect_plan import NextAttempt, ReconnectPlan
 from gateway.core.wire.codes import CLOSE_CODES, ERRORS
 from gateway.core.wire.packets import Backoff
+from gateway.core.wire.topology_packets import Cluster, ListedNode
 from tests.clients.driver import Driver
 from tests.support.scripted_server import Gone, Packet, Peer, ScriptedServer
 
@@ -162,6 +163,7 @@ async def test_a_time_to_wait_is_waited_for_and_not_the_longest_bound(server: Sc
 
 SEED = 20_261_122
 HISTORIES = 300
+HOSTS = ("127.0.0.1:8101", "two.example", "[::1]:8102/v1/connect", "user:secret@three.example")
 STEPS = 25
 CODES = [None, 1000, 1001, 1002, 1006, 1011, *(each.code for each in CLOSE_CODES), 4050, 4150, 4250]
 
@@ -184,8 +186,24 @@ def some_ending(chance: random.Random, *, lost: bool) -> dict[str, Any]:
         ending["retryAfter"] = chance.choice([None, 0.0, 2.0])
         ending["hung"] = chance.random() < 0.2
         ending["permanent"] = chance.random() < 0.1
+        if chance.random() < 0.2:
+            told = {"node": "n2", "urls": [f"ws://{chance.choice(HOSTS)}"] if chance.random() < 0.7 else []}
+            ending = {"message": "it ended", "code": 4007, "error": "not_master", **told}
     ending["violation"] = chance.random() < 0.1
     return ending
+
+
+def some_list(chance: random.Random) -> dict[str, Any] | None:
+    """Draw what a cluster may list: also what is not fit for a client."""
+    schemes = ("ws", "wss", "http", "ftp")
+    nodes = [
+        {
+            "node": node,
+            "urls": [f"{chance.choice(schemes)}://{chance.choice(HOSTS)}" for _ in range(chance.randrange(3))],
+        }
+        for node in ("n1", "n2", "n3")
+    ]
+    return None if chance.random() < 0.3 else {"revision": "r", "nodes": nodes[chance.randrange(3) :]}
 
 
 def some_history(chance: random.Random) -> list[list[Any]]:
@@ -193,8 +211,10 @@ def some_history(chance: random.Random) -> list[list[Any]]:
     now, steps, connected = 0.0, list[list[Any]](), False
     for _ in range(STEPS):
         now += chance.choice([0.0, 0.1, 5.0, 20.0])
-        if connected and chance.random() < 0.4:
+        if connected and chance.random() < 0.3:
             steps.append(["advised", some_advice(chance)])
+        elif connected and chance.random() < 0.4:
+            steps.append(["listed", some_list(chance)])
         elif connected:
             steps.append(["lost", some_ending(chance, lost=True), now])
             connected = False
@@ -204,6 +224,7 @@ def some_history(chance: random.Random) -> list[list[Any]]:
             if connected:
                 welcome = {"node": chance.choice(["n1", "n2"]), "window": 60.0, "backoff": some_advice(chance)}
                 welcome["backup"] = chance.choice([None, "n3"])
+                welcome["cluster"] = some_list(chance)
                 steps.append(["connected", welcome, now])
             else:
                 steps.append(["failed", some_ending(chance, lost=False), now])
@@ -214,6 +235,12 @@ def ending_of(given: dict[str, Any]) -> Ending:
     known = {name: value for name, value in given.items() if name != "retryAfter"}
     error = next((code for code in ERRORS if code.value == given.get("error")), None)
     return Ending(**(known | {"error": error, "retry_after": given.get("retryAfter")}))
+
+
+def list_here(given: dict[str, Any] | None) -> Cluster | None:
+    if given is None:
+        return None
+    return Cluster(given["revision"], tuple(ListedNode(each["node"], tuple(each["urls"])) for each in given["nodes"]))
 
 
 def decided_here(urls: list[str], options: dict[str, Any], steps: list[list[Any]]) -> list[Any]:
@@ -227,7 +254,11 @@ def decided_here(urls: list[str], options: dict[str, Any], steps: list[list[Any]
                 welcome, now = given
                 backoff = Backoff(**welcome["backoff"])
                 node, backup = welcome["node"], welcome["backup"]
-                plan.connected(node=node, backup=backup, window=welcome["window"], backoff=backoff, now=now)
+                listed = list_here(welcome["cluster"])
+                window = welcome["window"]
+                plan.connected(node=node, backup=backup, cluster=listed, window=window, backoff=backoff, now=now)
+            case "listed":
+                plan.listed(list_here(given[0]))
             case "advised":
                 plan.advised(Backoff(**given[0]))
             case "next":

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.core.types import Epoch, GridGeneration
-from gateway.ports import Grid, LeaseLost, LeaseTable, Ownership, TakeoverProgress
+from gateway.ports import Grid, LeaseLost, LeaseTable, Master, MasterWish, Ownership, TakeoverProgress
 from tests.contract.examples import new_id
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
@@ -449,3 +449,46 @@ async def test_a_grid_that_lost_everything_gets_its_id_back(fragile: Harness) ->
     assert await one.nodes.cluster("known") == "known"
     two = await fragile.grid("n2")
     assert await two.nodes.cluster("random") == "known"
+
+
+# --- The master -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_first_that_asks_is_the_master_and_stays_it(harness: Harness) -> None:
+    """There is one master at most. Whoever has the role keeps it for as long as its lease holds, unless it yields."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    await n2.nodes.join(N2, lease=LONG)
+
+    assert (await n1.nodes.renew(N1, lease=LONG)).master is None, "nobody has asked"
+    assert (await n2.nodes.renew(N2, lease=LONG, wish=MasterWish.TAKE)).master == Master(N2, 1)
+    for wish in MasterWish:
+        assert (await n1.nodes.renew(N1, lease=LONG, wish=wish)).master == Master(N2, 1)
+    assert (await n2.nodes.renew(N2, lease=LONG)).master == Master(N2, 1), "who keeps it need not ask again"
+
+
+async def test_a_master_that_yields_is_followed_by_another_of_a_higher_term(harness: Harness) -> None:
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n1.nodes.join(N1, lease=LONG)
+    await n2.nodes.join(N2, lease=LONG)
+    await n1.nodes.renew(N1, lease=LONG, wish=MasterWish.TAKE)
+
+    assert (await n1.nodes.renew(N1, lease=LONG, wish=MasterWish.YIELD)).master is None
+    assert (await n2.nodes.renew(N2, lease=LONG)).master is None
+    assert (await n2.nodes.renew(N2, lease=LONG, wish=MasterWish.TAKE)).master == Master(N2, 2)
+    assert (await n1.nodes.renew(N1, lease=LONG, wish=MasterWish.TAKE)).master == Master(N2, 2)
+
+
+async def test_a_master_that_leaves_or_expires_is_none_any_more(harness: Harness) -> None:
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n2.nodes.join(N2, lease=LONG)
+    for number, is_gone in enumerate((True, False)):
+        await n1.nodes.join(N1, lease=LONG)
+        taken = await n1.nodes.renew(N1, lease=LONG if is_gone else harness.short, wish=MasterWish.TAKE)
+        assert taken.master == Master(N1, 1 + 2 * number)
+        if is_gone:
+            await n1.nodes.leave(N1)
+        else:
+            await harness.advance(harness.short)
+        assert (await n2.nodes.renew(N2, lease=LONG, wish=MasterWish.TAKE)).master == Master(N2, 2 + 2 * number)
+        await n2.nodes.renew(N2, lease=LONG, wish=MasterWish.YIELD)

@@ -86,6 +86,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
     Settlement,
 )
+from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
 from gateway.settings import Settings
 from tests.docs.exchange import WELCOME, Exchange, encode_body
 
@@ -233,8 +234,20 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "go-away-with-advice": GoAway(
         "the node drains", 0.0, backoff=Backoff(initial=3.0, maximum=10.0, stable_after=10.0)
     ),
+    "topology": Topology(
+        Cluster(
+            "5d41402abc4b",
+            (
+                ListedNode(NodeId("n1"), ("wss://n1.example.com",)),
+                ListedNode(NodeId("n2"), ("wss://n2.example.com:8443", "wss://10.0.0.2")),
+            ),
+        )
+    ),
     "bye": Bye("done"),
     "error": Error(ErrorCode.PROTOCOL_ERROR, f"'attempt' must be an integer from 1 to {codec.MAX_NUMBER}"),
+    "error-not-master": Error(
+        ErrorCode.NOT_MASTER, "the master is n1", node=NodeId("n1"), urls=("wss://n1.example.com",)
+    ),
     "error-revoked": Error(ErrorCode.REVOKED, REVOKED.meaning),
     "error-that-names-a-request": Error(ErrorCode.MESSAGE_TOO_BIG, "a message has at most 65536 bytes", request=NINE),
     "error-with-retry": Error(ErrorCode.GRID_UNAVAILABLE, "the grid is unreachable; try again", 1.0),

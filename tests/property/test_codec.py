@@ -52,6 +52,7 @@ from gateway.core.wire.packets import (
     Update,
     Welcome,
 )
+from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
 
 Decoder: TypeAlias = Callable[[str | bytes], list[Packet]]
 
@@ -99,8 +100,12 @@ client_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         supports=words,
     ),
 )
+clusters = st.builds(
+    Cluster, text, st.lists(st.builds(ListedNode, text, st.lists(text, max_size=3).map(tuple)), max_size=3).map(tuple)
+)
 server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
     st.builds(GoAway, text, seconds),
+    st.builds(Topology, clusters),
     st.builds(
         Welcome,
         session=text,
@@ -109,6 +114,7 @@ server_links: st.SearchStrategy[LinkPacket] = both_links | st.one_of(
         token=text,
         outcome=st.sampled_from(Outcome) | text,
         numbering=st.sampled_from(Numbering),
+        cluster=st.none() | clusters,
         reason=st.none() | st.sampled_from(FailoverReason),
         received=counts,
         resent=counts,

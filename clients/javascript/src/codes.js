@@ -23,6 +23,7 @@ export const CloseCode = Object.freeze({
   FENCED: 4004,
   INTERNAL_ERROR: 4005,
   CREDENTIALS_EXPIRED: 4006,
+  NOT_MASTER: 4007,
   GRID_UNAVAILABLE: 4100,
   TRY_LATER: 4101,
   HANDSHAKE_TIMEOUT: 4102,
@@ -50,6 +51,9 @@ export const Outcome = Object.freeze({
 
 /** What this client understands beyond the first version of the protocol; told in every hello and resume (protocol 4.1). */
 export const SUPPORTS = Object.freeze(["handed_over", "mirrored", "replay", "queues"]);
+
+/** The word with which a client asks for the list of the cluster, and its changes (protocol 15.2). */
+export const TOPOLOGY = "topology";
 
 /** Whether packet numbers go on over a welcome; what a client acts by, whatever the outcome is called (protocol 4.3). */
 export const Numbering = Object.freeze({ KEPT: "kept", RESTARTED: "restarted" });

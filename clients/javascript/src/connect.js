@@ -4,7 +4,7 @@
  * @module
  */
 
-import { numberingOf, Numbering, Outcome, SUPPORTS } from "./codes.js";
+import { numberingOf, Numbering, Outcome } from "./codes.js";
 import { checkCredential, checkProperties } from "./content.js";
 import { Credentials } from "./credentials.js";
 import { checkSeconds, checkSignal, platform, sleep, unlessAborted } from "./environment.js";
@@ -37,6 +37,10 @@ const RELOADED = "the page was loaded anew, or the process started again";
  * @property {number} [requestTimeout] - Seconds that a request may take if its call does not say; none by default.
  * @property {number} [ackPackets] - Packets received after which an acknowledgement is sent if nothing else is; 256 by
  *   default. It is sent after half a second in any case, and after a quarter of what the node keeps.
+ * @property {boolean} [discover] - Whether to use the URLs that the cluster lists, beside those given; true by default. See
+ *   `Session.urls`.
+ * @property {boolean} [followMaster] - Whether the session is to be served by the master of the cluster, wherever that goes.
+ *   By default what the environment variable `GATEWAY_FOLLOW_MASTER` says, in Node.js; else not.
  * @property {AbortSignal} [signal] - Gives up; once there is a session it means nothing any more.
  * @property {string} [keep] - Keep the token in `sessionStorage` under this name, so that a reload of the page goes on with
  *   the session, for the same principal and credentials at the same gateway. Off by default: the token is a secret.
@@ -57,7 +61,7 @@ const RELOADED = "the page was loaded anew, or the process started again";
  */
 export async function connect(urls, options = {}) {
   const { principal = "anonymous", properties = {}, window = null, connectTimeout = CONNECT_TIMEOUT } = options;
-  const { requestTimeout = null, ackPackets = null, signal } = options;
+  const { requestTimeout = null, ackPackets = null, discover = true, followMaster = followsMaster(), signal } = options;
   checkSignal(signal);
   const environment = options.environment ?? platform(options.WebSocket);
   const checked = checkUrls(urls, environment.base);
@@ -72,7 +76,7 @@ export async function connect(urls, options = {}) {
   const given = checkProperties(properties);
   warnOfClearText(checked);
   const keeper = options.keep === undefined ? null : new Keeper(options.keep, options.store);
-  const timing = { connectTimeout, window, now: environment.now() };
+  const timing = { connectTimeout, window, now: environment.now(), discover, follow: followMaster };
   const credentials = new Credentials(environment, principal, options.secret);
   const opening = {
     ...{ environment, urls: checked, timing, keeper, requestTimeout, ackPackets, credentials },
@@ -96,7 +100,7 @@ export async function connect(urls, options = {}) {
     ...shown,
     properties: given,
     client: CLIENT_NAME,
-    supports: SUPPORTS,
+    supports: plan.supports,
     // JSON has no number for "as long as you grant".
     ...(window === null ? {} : { window: Math.min(window, MAX_NUMBER) }),
   };
@@ -127,11 +131,17 @@ export async function connect(urls, options = {}) {
   );
 }
 
+/** Tell what the environment says of following the master; in a browser there is none. */
+function followsMaster() {
+  const said = /** @type {any} */ (globalThis).process?.env?.GATEWAY_FOLLOW_MASTER ?? "";
+  return ["1", "true", "yes", "on"].includes(String(said).trim().toLowerCase());
+}
+
 /**
  * @typedef {object} Opening
  * @property {import("./environment.js").Environment} environment
  * @property {string[]} urls
- * @property {{connectTimeout: number, window: number | null, now: number}} timing
+ * @property {{connectTimeout: number, window: number | null, now: number, discover: boolean, follow: boolean}} timing
  * @property {Keeper | null} keeper
  * @property {number | null} requestTimeout
  * @property {number | null} ackPackets
@@ -180,7 +190,7 @@ async function goOn(opening, kept, shown) {
     firstPacket: () => {
       attempt += 1;
       keeper?.take({ ...kept, token, attempt });
-      return { type: "resume", token, attempt, received: 0, oldest: MAX_NUMBER, supports: SUPPORTS, ...shown };
+      return { type: "resume", token, attempt, received: 0, oldest: MAX_NUMBER, supports: plan.supports, ...shown };
     },
     accept: (/** @type {import("./packets.js").Welcome} */ welcome) => {
       const numbering = numberingOf(welcome);

@@ -105,7 +105,7 @@ async function attempt(environment, plan, url, role, signal) {
 
   await unlessAborted(Promise.resolve(role.prepare?.()), signal);
   const transport = await openTransport(environment, url, within(ATTEMPT_TIMEOUT), signal);
-  const first = role.firstPacket();
+  const first = { ...role.firstPacket(), ...plan.following };
   try {
     signal.throwIfAborted();
     const { welcome, early } = await shakeHands(environment, transport, first, within(WELCOME_TIMEOUT), signal);
@@ -198,5 +198,7 @@ function refused(refusal, code) {
     code,
     error: refusal.code,
     retryAfter: refusal.retryAfter,
+    node: refusal.node,
+    urls: refusal.urls,
   };
 }

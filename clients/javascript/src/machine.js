@@ -43,7 +43,7 @@ const OVERHEAD_BYTES = 64;
  *   the number of the request that it carries.
  *
  * @typedef {import("./packets.js").SessionBody | import("./packets.js").Ping | import("./packets.js").GoAway
- *   | import("./packets.js").Bye | import("./packets.js").ErrorPacket} Received
+ *   | import("./packets.js").Bye | import("./packets.js").Topology | import("./packets.js").ErrorPacket} Received
  */
 
 /**
@@ -334,6 +334,7 @@ export class SessionMachine {
           handOn(packet);
           break;
         case "go-away":
+        case "topology":
         case "bye":
         case "error":
           handOn(packet);

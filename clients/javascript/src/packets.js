@@ -58,12 +58,18 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  *   not, by partition of topics; null if the server does not say.
  * @property {string | null} backup - The node that keeps a copy of the session; null if none does.
  * @property {string | null} mirror - What the server waits for before packets leave; null without a backup.
+ * @property {boolean | null} following - Whether the node is the master; null for a client that does not follow it.
+ * @property {ClusterList | null} cluster - Where the nodes are; null if none is advertised, or nobody asked.
+ *
+ * @typedef {{revision: string, nodes: {node: string, urls: string[]}[]}} ClusterList - See protocol 15.2.
+ * @typedef {{type: "topology", cluster: ClusterList}} Topology
  *
  * @typedef {{type: "ack" | "pong", received: number}} Ack
  * @typedef {{type: "ping", token: string | null, backoff: BackoffAdvice | null}} Ping
  * @typedef {{type: "go-away", reason: string, delay: number, node: string | null, backoff: BackoffAdvice | null}} GoAway
  * @typedef {{type: "bye", reason: string}} Bye
- * @typedef {{type: "error", code: string, message: string, retryAfter: number | null, request: number | null}} ErrorPacket
+ * @typedef {{type: "error", code: string, message: string, retryAfter: number | null, request: number | null, node: string | null,
+ *   urls: string[]}} ErrorPacket
  *
  * @typedef {object} UpdateBody - See protocol 6.4.
  * @property {"update"} type
@@ -113,7 +119,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  *   partitions: number[] | null, positions: Record<string, string>, request: number | null}} NoticeBody
  * @typedef {UpdateBody | MessageBody | ReplyBody | NoticeBody} SessionBody
  * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
- * @typedef {Welcome | Ack | Ping | GoAway | Bye | ErrorPacket | SessionPacket} Packet
+ * @typedef {Welcome | Ack | Ping | GoAway | Topology | Bye | ErrorPacket | SessionPacket} Packet
  */
 
 const encoder = new TextEncoder();
@@ -257,6 +263,14 @@ const LINKS = new Map(
         backoff: optional(packet, "backoff", advice),
       }),
     ],
+    [
+      "topology",
+      (packet) => {
+        const cluster = clusterList(packet);
+        if (cluster === null) throw bad(packet, "'cluster' must be a list of nodes");
+        return { type: "topology", cluster };
+      },
+    ],
     ["bye", (packet) => ({ type: "bye", reason: optional(packet, "reason", text) ?? "" })],
     [
       "error",
@@ -266,6 +280,8 @@ const LINKS = new Map(
         message: text(packet, "message"),
         retryAfter: retryAfter(packet),
         request: optional(packet, "request", (_, name) => count(packet, name, 1)),
+        node: optional(packet, "node", text),
+        urls: list(packet, "urls"),
       }),
     ],
   ]),
@@ -311,9 +327,36 @@ function readWelcome(packet) {
     withdrawn: list(packet, "withdrawn"),
     backup: optional(packet, "backup", text),
     mirror: optional(packet, "mirror", text),
+    cluster: clusterList(packet),
+    following: typeof packet.following === "boolean" ? packet.following : null,
     replayed: packet.replayed === true ? true : optional(packet, "replayed", texts),
     // Words for what this client may know nothing of; whatever else is there says nothing to it.
     supports: Array.isArray(packet.supports) ? packet.supports.filter((each) => typeof each === "string") : [],
+  };
+}
+
+/** Nodes of a list of the cluster that are read: more than any cluster has. */
+const MOST_LISTED = 256;
+
+/** URLs of one node that are read: as many as a node has interfaces. */
+const MOST_URLS = 16;
+
+/**
+ * Read the list of the cluster; null for anything else, and what is no node in it does not count.
+ *
+ * @param {JsonObject} packet
+ * @returns {ClusterList | null}
+ */
+function clusterList({ cluster }) {
+  const { revision, nodes } = /** @type {Record<string, unknown>} */ (cluster ?? {});
+  if (typeof revision !== "string" || !Array.isArray(nodes)) return null;
+  const listed = nodes.slice(0, MOST_LISTED).filter((each) => typeof each?.node === "string" && Array.isArray(each.urls));
+  return {
+    revision,
+    nodes: listed.map(({ node, urls }) => ({
+      node,
+      urls: urls.slice(0, MOST_URLS).filter((/** @type {unknown} */ url) => typeof url === "string"),
+    })),
   };
 }
 

@@ -9,7 +9,8 @@
  * ```
  *
  * - Delays are drawn with full jitter, also before the first retry (protocol 8.3).
- * - URLs are tried in turn, beginning with the one that worked last.
+ * - URLs are tried in turn, beginning with the one that worked last. Those that the user gave come first, then those that
+ *   the cluster lists, which come and go. Who is asked to go to a node that is listed goes straight there.
  * - The route hint goes into the URL, so that a load balancer finds the node that holds the buffers; behind it the node
  *   that has a copy of them, if there is one. Both are left out after the node asked to go away. Once a node did not answer
  *   at all, its hint is left out: first that of the node that served the session, then that of its backup.
@@ -18,7 +19,7 @@
  * @module
  */
 
-import { CloseCode, isRetryable, reconnectFor } from "./codes.js";
+import { CloseCode, isRetryable, reconnectFor, SUPPORTS, TOPOLOGY } from "./codes.js";
 import {
   ConnectFailed,
   SessionClosed,
@@ -49,6 +50,9 @@ const DEFAULT_ADVICE = Object.freeze({ initial: 0.25, maximum: 10, stable_after:
 /** Connections in a row that end with a broken protocol until the session is given up (protocol 8.2). */
 const MAX_VIOLATIONS = 2;
 
+/** Times in a row that a client is sent to the master; then it is served where it comes (protocol 15.4). */
+const MOST_REDIRECTS = 3;
+
 /** Close codes with which a node says that this client broke the protocol; the session is kept for its window. */
 const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_BIG, 1002, 1003, 1007]);
 
@@ -64,6 +68,7 @@ const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_B
  * @property {boolean} [permanent] - Trying the same URL again is useless, as far as one can tell.
  * @property {boolean} [planned] - The client left because the node had asked it to.
  * @property {string | null} [node] - Where the node that asked to leave wants the client to go; null for anywhere.
+ * @property {string[]} [urls] - Where clients reach that node, as far as a node has told.
  * @property {boolean} [violation] - One of the two sides broke the protocol.
  * @property {"at_once" | "later"} [excused] - How to come back in spite of the close code, as one request is, or may be, to
  *   blame (protocol 4.8).
@@ -82,27 +87,63 @@ const NODE_SAYS_BUG = new Set([CloseCode.PROTOCOL_ERROR, CloseCode.MESSAGE_TOO_B
 export function checkUrls(urls, base) {
   const given = Array.isArray(urls) ? urls : [urls];
   if (given.length === 0) throw new TypeError("connect needs at least one URL, such as wss://gateway.example");
-  const checked = given.map((each) => {
-    let url;
-    try {
-      url = new URL(each, base);
-    } catch {
-      throw new TypeError("connect needs URLs such as ws://127.0.0.1:8100 or wss://gateway.example/");
-    }
-    if (url.protocol === "http:") url.protocol = "ws:";
-    if (url.protocol === "https:") url.protocol = "wss:";
-    if (url.protocol !== "ws:" && url.protocol !== "wss:") {
-      throw new TypeError(`${describeUrl(url.href)} is not a URL such as ws://127.0.0.1:8100`);
-    }
-    if (url.pathname === "" || url.pathname === "/") url.pathname = CONNECT_PATH;
-    url.hash = "";
-    return url.href;
-  });
-  if (new Set(checked.map((each) => each.startsWith("wss:"))).size > 1) {
+  const checked = given.map((each) => checkUrl(each, base));
+  if (new Set(checked.map(isSecure)).size > 1) {
     // Who can disturb connections over TLS would decide that the secret travels without.
     throw new TypeError("either all URLs use TLS (wss, https) or none does; a failure must not weaken a connection");
   }
   return checked;
+}
+
+/**
+ * @param {string | URL} given
+ * @param {string} [base]
+ * @returns {string}
+ */
+function checkUrl(given, base) {
+  let url;
+  try {
+    url = new URL(given, base);
+  } catch {
+    throw new TypeError("connect needs URLs such as ws://127.0.0.1:8100 or wss://gateway.example/");
+  }
+  if (url.protocol === "http:") url.protocol = "ws:";
+  if (url.protocol === "https:") url.protocol = "wss:";
+  if (url.protocol !== "ws:" && url.protocol !== "wss:") {
+    throw new TypeError(`${describeUrl(url.href)} is not a URL such as ws://127.0.0.1:8100`);
+  }
+  if (url.pathname === "" || url.pathname === "/") url.pathname = CONNECT_PATH;
+  url.hash = "";
+  return url.href;
+}
+
+/** @param {string} url - As `checkUrl` returned it. */
+const isSecure = (url) => url.startsWith("wss:");
+
+/**
+ * Choose of a list of the cluster what a client may connect to (protocol 15.3).
+ *
+ * @param {import("./packets.js").ClusterList} cluster
+ * @param {readonly string[]} configured - As `checkUrls` returned them. What is safer than they are is left out, too: from
+ *   there the next attempt at one of them would lead back to clear text.
+ * @returns {Map<string, string>} The nodes by the URLs that are safe in the same way, completed, in order.
+ */
+function discoveredUrls(cluster, configured) {
+  const found = new Map();
+  const secure = isSecure(/** @type {string} */ (configured[0]));
+  for (const { node, urls } of cluster.nodes) {
+    for (const each of urls) {
+      try {
+        const { protocol, username, password, port } = new URL(each);
+        const usable = /^wss?:$/.test(protocol) && username === "" && password === "" && port !== "0";
+        const url = checkUrl(each);
+        if (usable && isSecure(url) === secure && !found.has(url)) found.set(url, node);
+      } catch {
+        // Of a node that is configured wrongly, or of a later release.
+      }
+    }
+  }
+  return found;
 }
 
 /** Hosts whose connections do not leave the machine. */
@@ -166,7 +207,13 @@ function reconnectAfter({ code = null, error = null }) {
 
 /** The plan of one session. */
 export class ReconnectPlan {
-  #urls;
+  #configured;
+  #discover;
+  #follow;
+  /** Times in a row that it was sent to the master and did not get there; the most, if that was not to be reached. */
+  #redirects = 0;
+  /** Nodes by the URLs that the cluster lists. @type {Map<string, string>} */
+  #nodes = new Map();
   #connectTimeout;
   /** @type {number | null} */
   #window;
@@ -202,12 +249,20 @@ export class ReconnectPlan {
 
   /**
    * @param {string[]} urls - As `checkUrls` returned them.
-   * @param {{connectTimeout: number, window: number | null, now: number, resumes?: boolean}} options - Seconds within which
-   *   the session must be opened; seconds without a connection after which this client gives up, or null to leave that to
-   *   the node; the time at which opening begins; whether it is not opened, but gone on with by a token that was kept.
+   * @param {{connectTimeout: number, window: number | null, now: number, resumes?: boolean, discover?: boolean,
+   *   follow?: boolean}} options -
+   *   Seconds within which the session must be opened; seconds without a connection after which this client gives up, or
+   *   null to leave that to the node; the time at which opening begins; whether it is not opened, but gone on with by a
+   *   token that was kept; whether to use what the cluster lists; whether to follow the master.
    */
-  constructor(urls, { connectTimeout, window, now, resumes = false }) {
-    this.#urls = urls;
+  constructor(urls, { connectTimeout, window, now, resumes = false, discover = true, follow = false }) {
+    this.#follow = follow;
+    this.#discover = discover;
+    /** What is to be told in every hello and resume (protocol 4.1.1). @type {readonly string[]} */
+    this.supports = discover ? [...SUPPORTS, TOPOLOGY] : SUPPORTS;
+    this.#configured = urls;
+    /** Where to connect: as given, and as the cluster lists them. @type {readonly string[]} */
+    this.urls = urls;
     this.#connectTimeout = connectTimeout;
     this.#window = this.#granted = window;
     this.#deadline = now + connectTimeout;
@@ -226,8 +281,10 @@ export class ReconnectPlan {
    */
   connected(welcome, now) {
     this.#opened = this.#welcomed = true;
+    this.#redirects = 0;
     this.#hint = welcome.node;
     this.#backup = welcome.backup ?? null;
+    this.listed(welcome.cluster ?? null);
     this.#granted = this.#window === null ? welcome.window : Math.min(welcome.window, this.#window);
     this.#advice = welcome.backoff;
     this.#connectedAt = now;
@@ -246,6 +303,61 @@ export class ReconnectPlan {
   }
 
   /**
+   * The cluster lists its nodes; null if it lists none, so that those it has listed before are forgotten.
+   *
+   * @param {import("./packets.js").ClusterList | null} cluster
+   */
+  listed(cluster) {
+    if (!this.#discover) return;
+    const current = /** @type {string} */ (this.urls[this.#index]);
+    this.#nodes = cluster === null ? new Map() : discoveredUrls(cluster, this.#configured);
+    this.urls = [...new Set([...this.#configured, ...this.#nodes.keys()])];
+    this.#index = Math.max(0, this.urls.indexOf(current));
+  }
+
+  /**
+   * Turn to the next URL, or to that of a node if it is listed.
+   *
+   * @param {string | null} [node]
+   */
+  #goOn(node = null) {
+    this.#index = (this.#index + 1) % this.urls.length;
+    this.#turnTo(node);
+  }
+
+  /** @param {string | null} node */
+  #turnTo(node) {
+    for (const [url, listed] of this.#nodes) {
+      if (listed === node) {
+        this.#index = this.urls.indexOf(url);
+        return;
+      }
+    }
+  }
+
+  /**
+   * A node has said who the master is: go there at once, unless that has led nowhere before.
+   *
+   * @param {Ending} ending
+   */
+  #redirected({ node = null, urls = [] }) {
+    this.#redirects += 1;
+    this.#atOnce = this.#redirects <= MOST_REDIRECTS;
+    this.#hint = node;
+    this.#backup = null;
+    if (node === null || !this.#discover) return;
+    const told = discoveredUrls({ revision: "", nodes: [{ node, urls }] }, this.#configured);
+    this.#nodes = new Map([...this.#nodes, ...told]);
+    this.urls = [...new Set([...this.#configured, ...this.#nodes.keys()])];
+    this.#turnTo(node);
+  }
+
+  /** What is to be told of following the master in every hello and resume (protocol 15.4). */
+  get following() {
+    return { ...(this.#follow ? { follow: true } : {}), ...(this.#redirects > 0 ? { redirects: this.#redirects } : {}) };
+  }
+
+  /**
    * The connection ended: the window begins.
    *
    * @param {Ending} ending
@@ -258,7 +370,7 @@ export class ReconnectPlan {
     if (planned || ending.code === CloseCode.GOING_AWAY) {
       this.#hint = ending.node ?? null;
       this.#backup = null;
-      this.#index = (this.#index + 1) % this.#urls.length;
+      this.#goOn(ending.node);
     }
     // Whoever left on request has spread its move already (protocol 8.3.3).
     this.#atOnce = planned;
@@ -278,10 +390,13 @@ export class ReconnectPlan {
       if (this.#hint === null) this.#backup = null;
       this.#hint = null;
     }
-    this.#index = (this.#index + 1) % this.#urls.length;
+    this.#goOn();
     this.#atOnce = false;
+    if (ending.error === "not_master") this.#redirected(ending);
+    // Whoever cannot get there is served by whoever is there meanwhile.
+    else if (this.#redirects > 0) this.#redirects = MOST_REDIRECTS;
     this.#ended(ending, now);
-    if (!this.#opened && this.#useless.size === this.#urls.length) {
+    if (!this.#opened && this.#useless.size === this.urls.length) {
       this.#over = new ConnectFailed(ending.message, { retryable: false });
     }
   }
@@ -343,7 +458,7 @@ export class ReconnectPlan {
     }
     this.#atOnce = false;
     this.attempts += 1;
-    return { delay, url: withHints(/** @type {string} */ (this.#urls[this.#index]), this.#hint, this.#backup) };
+    return { delay, url: withHints(/** @type {string} */ (this.urls[this.#index]), this.#hint, this.#backup) };
   }
 
   /**

@@ -117,6 +117,21 @@ export class Session extends EventTarget {
     return this.#supervisor.welcome.mirror;
   }
 
+  /** Whether its node was the master when it welcomed the session; null if it does not follow the master. */
+  get following() {
+    return this.#supervisor.welcome.following;
+  }
+
+  /**
+   * Where it connects: the URLs that were given, then those of the nodes that the cluster lists at the moment. None of them
+   * is less safe than those that were given.
+   *
+   * @returns {readonly string[]}
+   */
+  get urls() {
+    return this.#supervisor.urls;
+  }
+
   /** All properties; names with `$` are the server's. @returns {Readonly<Record<string, string>>} */
   get properties() {
     return this.#supervisor.sender.properties;

@@ -13,7 +13,7 @@
  * @module
  */
 
-import { CloseCode, Numbering, Outcome, SUPPORTS, numberingOf } from "./codes.js";
+import { CloseCode, Numbering, Outcome, numberingOf } from "./codes.js";
 import { Consumers, QUEUES } from "./consumers.js";
 import { Connection } from "./connection.js";
 import { PACKET_OVERHEAD } from "./content.js";
@@ -172,6 +172,10 @@ export class Supervisor {
     this.#stopWatching = watchOver(environment, () => this.#look());
     /** Settled when it is over, for whatever reason. @type {Promise<void>} */
     this.over = this.#run(this.#attach(reached));
+  }
+
+  get urls() {
+    return this.#plan.urls;
   }
 
   /** @param {Listener} listener */
@@ -413,13 +417,8 @@ export class Supervisor {
     const { received, oldest } = this.#machine;
     const away = Math.round((this.#environment.now() - this.#lostAt) * 1000);
     const resume = {
-      type: "resume",
-      token: this.#token,
-      attempt: this.#attempt,
-      received,
-      oldest,
-      away,
-      supports: SUPPORTS,
+      ...{ type: "resume", token: this.#token, attempt: this.#attempt, received, oldest, away },
+      supports: this.#plan.supports,
     };
     const isLong = this.#shown !== null && this.#shown.length > LONG_SECRET;
     const named = isLong ? this.#positions.unnamed() : this.#positions.named(this.sender.unansweredSubscribes);
@@ -503,6 +502,9 @@ export class Supervisor {
       case "go-away":
         if (received.backoff !== null) this.#plan.advised(received.backoff);
         void this.#leave(/** @type {Connection} */ (this.#connection), received);
+        break;
+      case "topology":
+        this.#plan.listed(received.cluster);
         break;
       case "bye":
         this.#connection?.end({

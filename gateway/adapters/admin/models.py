@@ -120,6 +120,7 @@ class Node(Told):
         description="Names of the nodes that do not hear it any more over their links, though its lease holds: it "
         "hangs, has just died, or the network between them is cut. Only in lists."
     )
+    master: bool = Field(description="Whether it is the master of the cluster, as the node that answers last saw it.")
     here: bool = Field(description="Whether it is the node that answers.")
 
 

@@ -26,6 +26,8 @@ from gateway.ports import (
     LeaseLost,
     LeaseTable,
     LostNode,
+    Master,
+    MasterWish,
     NodeEntry,
     NodeReport,
     Takeover,
@@ -96,6 +98,8 @@ class Leases:
         self._backed_up: dict[NodeRef, _BackedUp] = {}
         self._term = 0
         self._watched_until = 0.0
+        self._master: Master | None = None
+        self._master_term = 0
 
     def join(self, node: NodeRef, length: float, now: float) -> None:
         """See ``NodeDirectory.join``; a takeover under way loses its ground."""
@@ -105,7 +109,9 @@ class Leases:
         report = None if known is None else known.report
         self._leases[node] = _Lease(length, now + length, self._next_term(), report=report)
 
-    def renew(self, node: NodeRef, length: float, now: float, watch: float = 0.0) -> LeaseTable:
+    def renew(
+        self, node: NodeRef, length: float, now: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+    ) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
         lease = self._leases.get(node)
         if lease is None or lease.until <= now:
@@ -116,7 +122,20 @@ class Leases:
             self._watched_until = max(self._watched_until, now + watch)
         alive = sorted(each for each, held in self._leases.items() if held.until > now)
         expired = sorted(each for each, held in self._leases.items() if held.until <= now)
-        return LeaseTable(tuple(alive), tuple(expired), watched=self._watched_until > now)
+        master = self._choose_master(node, now, wish)
+        return LeaseTable(tuple(alive), tuple(expired), watched=self._watched_until > now, master=master)
+
+    def _choose_master(self, node: NodeRef, now: float, wish: MasterWish) -> Master | None:
+        master = self._master
+        if master is not None and (
+            not self.holds(master.node, now) or (master.node == node and wish is MasterWish.YIELD)
+        ):
+            master = None
+        if master is None and wish is MasterWish.TAKE:
+            self._master_term += 1
+            master = Master(node, self._master_term)
+        self._master = master
+        return master
 
     def leave(self, node: NodeRef, now: float) -> None:
         """See ``NodeDirectory.leave``."""

@@ -34,6 +34,7 @@ from gateway.ports import (
     LeaseTable,
     LeftSizes,
     LostNode,
+    MasterWish,
     NodeEntry,
     NodeReport,
     Ownership,
@@ -164,9 +165,11 @@ class MemoryNodeDirectory:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.leases.join(node, lease, now))
 
-    async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
+    async def renew(
+        self, node: NodeRef, *, lease: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+    ) -> LeaseTable:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now, watch))
+        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now, watch, wish))
 
     async def leave(self, node: NodeRef) -> None:
         """See the port."""

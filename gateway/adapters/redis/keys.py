@@ -95,6 +95,7 @@ key                              type    content
                                          generation that is ``opened`` in every partition, when writes were ``lost``
                                          for the last time, ``shift`` of the clock of Redis against the time of the
                                          grid (both ms; ``clock.py``), ``term`` of the newest lease,
+                                         ``master_term`` of the newest master,
                                          ``revision`` of the revocations, ``destination_revision``, and the id of the
                                          ``cluster``, which nodes say to each other. Written by adoption, joining, and
                                          whoever revokes or describes destinations, and the last one by who first asks
@@ -106,6 +107,8 @@ key                              type    content
                                          transient is left alone (``takeovers.lua``). Deleted when that is cleaned up,
                                          or the node joins again.
 ``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
+``P:{nodes}:master``             string  ``<node incarnation> <term>`` of the master. Written by its own renewal when
+                                         there is none; deleted by whoever finds its lease over, and when it yields.
 ``P:{nodes}:clocks``             hash    node incarnation → ``<what the clock of Redis said when it last fitted> <shift
                                          by which it did> <what it said when the node began to follow it by that shift>
                                          <how long it had followed it>``, in milliseconds; ``clock.py``. As the lease.
@@ -209,6 +212,7 @@ class Keys:
         self.reports = f"{prefix}:{{nodes}}:reports"
         self.lost = f"{prefix}:{{nodes}}:lost"
         self.backups = f"{prefix}:{{nodes}}:backups"
+        self.master = f"{prefix}:{{nodes}}:master"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
         self.revocations = f"{prefix}:{{nodes}}:revocations"

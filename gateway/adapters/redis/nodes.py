@@ -29,6 +29,8 @@ from gateway.ports import (
     LeaseLost,
     LeaseTable,
     LostNode,
+    Master,
+    MasterWish,
     Metrics,
     NodeEntry,
     NodeReport,
@@ -45,6 +47,7 @@ _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
     "reasons": list,
     "link_protocols": list,
     "suspects": list,
+    "urls": list,
     "largest": dict,
 }
 """What a report tells, and of what types that is in JSON."""
@@ -119,15 +122,17 @@ class RedisNodes:
         if node == self._node:
             self._write_gate.hold(until=asked + lease, term=term)
 
-    async def renew(self, node: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
+    async def renew(
+        self, node: NodeRef, *, lease: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+    ) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
         keys, clock = self._keys, self._clock
         asked, asked_locally = self._write_gate.now(), clock.local()
         reply = await self._batcher.call(
             scripts.NODE_RENEW(
-                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers),
+                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers, keys.master),
                 *(clock.argument(), str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
-                *(clock.last, clock.shift, clock.since, clock.age()),
+                *(clock.last, clock.shift, clock.since, clock.age(), wish.value),
             )
         )
         seal, said, shift, *looked = reply
@@ -143,8 +148,10 @@ class RedisNodes:
             await self._see_to_clock(said, shift, asked_locally, answered_locally)
         if not looked:
             raise LeaseLost(f"the lease of {node} has expired")
-        alive, expired, _, watched = looked
-        return LeaseTable(self._nodes(alive), self._nodes(expired), watched=bool(watched))
+        alive, expired, _, watched, master, term = looked
+        # It is among those who hold a lease, so it is not looked at whether its name is one.
+        found = Master(NodeRef.parse(master.decode()), term) if master else None
+        return LeaseTable(self._nodes(alive), self._nodes(expired), watched=bool(watched), master=found)
 
     async def leave(self, node: NodeRef) -> None:
         """See ``NodeDirectory.leave``."""
@@ -393,7 +400,7 @@ def _report(stored: bytes) -> NodeReport | None:
     for name, kinds in _REPORTED.items():
         if name in told and (not isinstance(told[name], kinds) or (type(told[name]) is bool and kinds is not bool)):
             raise ValueError(f"{name!r} is of another type")
-    for name in ("reasons", "suspects"):
+    for name in ("reasons", "suspects", "urls"):
         if not all(isinstance(each, str) for each in told.get(name, ())):
             raise ValueError(f"{name!r} are no texts")
     if not all(type(each) is int for each in told.get("link_protocols", ())):
@@ -404,12 +411,8 @@ def _report(stored: bytes) -> NodeReport | None:
         report = NodeReport(**{name: told[name] for name in _REPORTED if name in told})
     except TypeError:
         return None
-    return dataclasses.replace(
-        report,
-        reasons=tuple(report.reasons),
-        link_protocols=tuple(report.link_protocols),
-        suspects=tuple(report.suspects),
-    )
+    lists: dict[str, Any] = {name: tuple(getattr(report, name)) for name, kinds in _REPORTED.items() if kinds is list}
+    return dataclasses.replace(report, **lists)
 
 
 def _progress(stored: bytes) -> TakeoverProgress:

@@ -56,6 +56,9 @@ TELL_AGAIN: Final = 10.0
 LONGEST_ORIGIN: Final = 200
 """Characters of an origin in the log; those that browsers write have less."""
 
+MASTER_HEADER: Final = "X-Gateway-Master"
+"""Names the node that takes connections in the place of this one (protocol 15.5)."""
+
 LISTENER: Final = ""
 """As whose accepting is served: nobody's address, so that it has its turn beside all of them."""
 
@@ -90,6 +93,7 @@ class WebSocketServer:
         calls: executes requests of HTTP that are no WebSockets.
         admission: who may connect, and when, if so many come.
         accepting: whether new connections are wanted; if not they are answered 503, and HAProxy tries another node.
+        elsewhere: the node that takes connections if this one does not and one certain other does; told in that answer.
         message_bytes: largest message accepted, in bytes.
         metrics: where it is counted who is refused, and why.
         log: where it is told what operators should know of.
@@ -107,6 +111,7 @@ class WebSocketServer:
         calls: Calls,
         admission: Admission,
         accepting: Callable[[], bool],
+        elsewhere: Callable[[], str | None] = lambda: None,
         message_bytes: int,
         metrics: Metrics,
         log: EventLog,
@@ -120,6 +125,7 @@ class WebSocketServer:
         self._calls = calls
         self._admission = admission
         self._accepting = accepting
+        self._elsewhere = elsewhere
         self._message_bytes = message_bytes
         self._metrics = metrics
         self._log = log
@@ -274,7 +280,7 @@ class WebSocketServer:
                 UpgradeRefusal.UNAVAILABLE,
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 "this node takes no new connections; try another",
-                {"Retry-After": "1"},
+                {"Retry-After": "1"} | ({} if (master := self._elsewhere()) is None else {MASTER_HEADER: master}),
             )
         # Whoever says so without being a trusted proxy is believed: who came over TLS is only told of less.
         is_secure = upgrade.is_secure or forwarded_by_tls(request)

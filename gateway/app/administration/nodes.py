@@ -9,7 +9,17 @@ from dataclasses import replace
 from gateway.app.cluster.presence import Presence
 from gateway.app.context import Context
 from gateway.core.types import Incarnation, NodeId, NodeRef
-from gateway.ports import Backup, GridUnavailable, LinkState, LostNode, NodeDirectory, NodeEntry, NodeReport, Takeover
+from gateway.ports import (
+    Backup,
+    GridUnavailable,
+    LinkState,
+    LostNode,
+    Master,
+    NodeDirectory,
+    NodeEntry,
+    NodeReport,
+    Takeover,
+)
 from gateway.ports.administration import HeldElsewhere, NodeState, NodeView, NotThere, TakeoverView
 
 
@@ -21,6 +31,7 @@ class ClusterNodes:
         presence: what this node tells of itself.
         begin_drain: begins to move its clients.
         undrain: takes new sessions again.
+        master: tells the master of the cluster, as this node last saw it.
         link_state: tells how the link to a node is; None without links.
     """
 
@@ -31,6 +42,7 @@ class ClusterNodes:
         presence: Presence,
         begin_drain: Callable[[], None],
         undrain: Callable[[], Awaitable[None]],
+        master: Callable[[], Master | None] = lambda: None,
         link_state: Callable[[NodeRef], LinkState] | None = None,
     ) -> None:
         self._me = context.me
@@ -38,6 +50,7 @@ class ClusterNodes:
         self._presence = presence
         self._begin_drain = begin_drain
         self._undrain = undrain
+        self._master = master
         self._link_state = link_state
 
     async def list(self) -> Sequence[NodeView]:
@@ -50,7 +63,7 @@ class ClusterNodes:
             views.append(self._own())
         there = {view.node for view in views}
         views += [_lost(run) for run in _last_runs(lost) if run.node.node not in there]
-        views = [_backed_up(view, backups.get(_run_of(view))) for view in views]
+        views = [self._with_role(_backed_up(view, backups.get(_run_of(view)))) for view in views]
         return sorted(views, key=lambda view: (view.node, view.incarnation))
 
     async def takeovers(self) -> Sequence[TakeoverView]:
@@ -96,12 +109,16 @@ class ClusterNodes:
             raise
 
     async def _with_backup(self, view: NodeView) -> NodeView:
-        run = _run_of(view)
+        run, view = _run_of(view), self._with_role(view)
         try:
             return _backed_up(view, (await self._nodes.backups(run)).get(run))
         except GridUnavailable:
             # Of itself a node tells at all times.
             return view
+
+    def _with_role(self, view: NodeView) -> NodeView:
+        master = self._master()
+        return replace(view, master=True) if master is not None and master.node == _run_of(view) else view
 
     async def _must_be_here(self, node: str) -> None:
         if node != self._me.node:

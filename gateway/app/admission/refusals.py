@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from gateway.core.types import NodeId
 from gateway.core.wire.codes import (
     AUTHENTICATION_UNAVAILABLE,
     GRID_UNAVAILABLE,
+    NOT_MASTER,
     REFUSED,
     REVOKED,
     STALE_ATTEMPT,
@@ -103,6 +106,18 @@ def overtaken() -> HandshakeRefused:
         TRY_LATER,
         RETRY_DELAY,
     )
+
+
+def not_master(master: NodeId, urls: tuple[str, ...]) -> HandshakeRefused:
+    """Say that the client is to connect to the master.
+
+    Args:
+        master: its name.
+        urls: where clients reach it.
+    """
+    refused = HandshakeRefused(ErrorCode.NOT_MASTER, f"the master is {master}", NOT_MASTER)
+    refused.error = replace(refused.error, node=master, urls=urls or None)
+    return refused
 
 
 def grid_recovering() -> HandshakeRefused:

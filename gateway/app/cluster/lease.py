@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from gateway.app.context import Context
 from gateway.app.journal.node_events import LeaseFoundLost
 from gateway.core.types import GridGeneration
-from gateway.ports import LeaseLost, LeaseTable
+from gateway.ports import LeaseLost, LeaseTable, MasterWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,12 @@ class NodeLease:
         async with self._one_at_a_time:
             await self._join()
 
-    async def keep(self, *, watch: float = 0.0) -> Kept:
+    async def keep(self, *, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP) -> Kept:
         """Extend the lease, or take another one in its place.
 
         Args:
             watch: as for ``NodeDirectory.renew``.
+            wish: likewise.
 
         Raises:
             GridUnavailable: the grid is unreachable.
@@ -76,16 +77,16 @@ class NodeLease:
             if self._grid_generation != self._grid.generation:
                 await self._join()
             try:
-                return Kept(await self._renew(watch), expired=False)
+                return Kept(await self._renew(watch, wish), expired=False)
             except LeaseLost:
                 self._announce(LeaseFoundLost(self._me))
                 self._expired()
             await self._join()
             self._expired()
-            return Kept(await self._renew(watch), expired=True)
+            return Kept(await self._renew(watch, wish), expired=True)
 
-    async def _renew(self, watch: float) -> LeaseTable:
-        return await self._grid.nodes.renew(self._me, lease=self._length, watch=watch)
+    async def _renew(self, watch: float, wish: MasterWish) -> LeaseTable:
+        return await self._grid.nodes.renew(self._me, lease=self._length, watch=watch, wish=wish)
 
     async def _join(self) -> None:
         grid_generation = self._grid.generation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from gateway.app.cluster.grid_recovery import GridRecovery
@@ -14,9 +15,10 @@ from gateway.app.journal.session_events import SessionExpired
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
+from gateway.catalogue import topology_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
-from gateway.ports import GridUnavailable, LeaseLost, LeaseTable
+from gateway.ports import GridUnavailable, LeaseLost, LeaseTable, Master, MasterWish
 
 EXPIRE_BATCH: Final = 100
 """Sessions per step that the reaper ends."""
@@ -37,13 +39,26 @@ class Membership:
         sessions: the sessions held here.
         grid_recovery: verifies them after the lease was lost.
         presence: reports the node with each renewal, and hears what others report.
+        wish: what this node wants of the role of the master.
 
     Attributes:
         namesakes: other living nodes that have the name of this one.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, grid_recovery: GridRecovery, presence: Presence) -> None:
+    def __init__(
+        self,
+        context: Context,
+        sessions: Sessions,
+        grid_recovery: GridRecovery,
+        presence: Presence,
+        wish: Callable[[], MasterWish] = lambda: MasterWish.TAKE,
+    ) -> None:
         self._me = context.me
+        self._wish = wish
+        self._metrics = context.metrics
+        self._renew_now = asyncio.Event()
+        context.metrics.watch(catalogue.MASTER, lambda: float(self.is_master))
+        context.metrics.watch(catalogue.MASTER_KNOWN, lambda: float(self.master is not None))
         self._grid = context.grid
         self._parameters = context.parameters
         self._clock = context.clock
@@ -62,11 +77,26 @@ class Membership:
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
         self._on_table: list[Callable[[LeaseTable], None]] = []
+        self._on_master: Callable[[], None] = lambda: None
 
     @property
     def alive(self) -> tuple[NodeRef, ...]:
         """The nodes that held their lease when this one last looked."""
         return self._table.alive
+
+    @property
+    def master(self) -> Master | None:
+        """The master of the cluster when this node last looked; None if there was none."""
+        return self._table.master
+
+    @property
+    def is_master(self) -> bool:
+        """Whether this node was the master when it last looked."""
+        return self.master is not None and self.master.node == self._me
+
+    def renew_soon(self) -> None:
+        """Renew without waiting for the time: what this node wants of the role of the master has changed."""
+        self._renew_now.set()
 
     def report_by(self, reports: Reports) -> None:
         """Tell whoever watches of the nodes that are gone."""
@@ -75,6 +105,10 @@ class Membership:
     def tell_of_table(self, on_table: Callable[[LeaseTable], None]) -> None:
         """Have *on_table* called whenever this node has looked who is there."""
         self._on_table.append(on_table)
+
+    def tell_of_master(self, on_master: Callable[[], None]) -> None:
+        """Have *on_master* called whenever this node has found another master than before."""
+        self._on_master = on_master
 
     async def join(self) -> None:
         """Take the first lease.
@@ -87,7 +121,10 @@ class Membership:
     async def keep_lease(self) -> None:
         """Renew for ever."""
         while True:
-            await asyncio.sleep(self._parameters.renew * (0.9 + 0.2 * self._clock.random()))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._parameters.renew * (0.9 + 0.2 * self._clock.random())):
+                    await self._renew_now.wait()
+            self._renew_now.clear()
             try:
                 await self._renew()
                 await self._presence.tell()
@@ -102,10 +139,15 @@ class Membership:
 
     async def _renew(self) -> None:
         watch = 0.0 if self._reports is None else self._reports.watch
-        kept = await self._grid_recovery.lease.keep(watch=watch)
+        kept = await self._grid_recovery.lease.keep(watch=watch, wish=self._wish())
         if kept.expired:
             self._background.once(self._grid_recovery.verify(), "verify-sessions")
-        self._table = kept.table
+        before, self._table = self._table.master, kept.table
+        if before != self.master:
+            self._metrics.add(catalogue.MASTER_CHANGES)
+            self._on_master()
+            shown = [None if each is None else each.node.node for each in (self.master, before)]
+            self._log.emit(events.MASTER_CHANGED, master=shown[0], before=shown[1])
         for tell in self._on_table:
             tell(kept.table)
         self._watchers.told(watched=self._table.watched)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from gateway.app.cluster.cluster_list import ClusterList
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.core.pacing.shared_bytes import HeldBytes
@@ -22,6 +23,7 @@ class Presence:
         draining: whether clients are being moved, or have been.
         links: to other nodes, if there are any.
         suspects: the nodes that this one suspects.
+        cluster_list: told where the nodes say that clients reach them.
 
     Attributes:
         lag: seconds by which the event loop was late when that was last measured.
@@ -36,6 +38,7 @@ class Presence:
         draining: Callable[[], bool],
         links: PeerLinks | None = None,
         suspects: Callable[[], Sequence[NodeRef]] = tuple,
+        cluster_list: ClusterList,
     ) -> None:
         self._me = context.me
         self._grid = context.grid
@@ -46,19 +49,23 @@ class Presence:
         self._draining = draining
         self._links = links
         self._suspects = suspects
+        self._cluster_list = cluster_list
+        self._urls: tuple[str, ...] = ()
         self._failure_domain = context.parameters.mirror.failure_domain
         self._started = context.clock.wall()
         self._places: tuple[str, str, str] | None = None
         self.lag = 0.0
 
-    def announce(self, *, listen: str, admin: str, version: str) -> None:
+    def announce(self, *, listen: str, admin: str, version: str, urls: tuple[str, ...] = ()) -> None:
         """Begin to report; the ports are known only once they listen.
 
         Args:
             listen: where clients connect, as host:port.
             admin: where the other nodes reach the admin port, as a URL without a path.
             version: of the gateway.
+            urls: where clients reach it, of what it advertises.
         """
+        self._urls = urls
         self._places = (listen, admin, version)
         self.tell_soon()
 
@@ -85,6 +92,7 @@ class Presence:
             largest=held.large,
             failure_domain=self._failure_domain,
             suspects=tuple(map(str, self._suspects())),
+            urls=self._urls,
         )
 
     async def tell(self) -> None:
@@ -95,14 +103,13 @@ class Presence:
                 await self._grid.nodes.report(self._me, report)
 
     async def hear(self) -> None:
-        """Take in what the other nodes tell of themselves that matters here: what their sessions take in the grid.
+        """Take in what the nodes tell of themselves that matters here: what their sessions take, and where they are.
 
         Raises:
             GridUnavailable: to be asked again with the next renewal; until then they are taken to be as they were.
         """
-        if not self._stored.counts:
-            return
         entries = await self._grid.nodes.entries()
+        self._cluster_list.heard(entries)
         reports = [each.report for each in entries if each.node != self._me and each.report is not None]
         self._stored.told([HeldBytes(each.session_bytes, dict(each.largest)) for each in reports])
 

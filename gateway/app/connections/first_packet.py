@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from gateway.app.admission.refusals import HandshakeRefused
+from gateway.app.cluster.followers import Followers
 from gateway.app.connections.hello import HelloHandler
 from gateway.app.connections.resume import ResumeHandler
 from gateway.app.context import Context
@@ -27,6 +28,7 @@ class FirstPackets:
         resume_handler: resumes sessions.
         refuse: tells a client why, and closes its connection.
         draining: whether connections that were accepted earlier come too late for a session.
+        followers: sends clients to the master that follow it.
 
     Attributes:
         in_progress: connections whose first packet is being answered: each may still bring a session.
@@ -40,6 +42,7 @@ class FirstPackets:
         resume_handler: ResumeHandler,
         refuse: Callable[[Connection, CloseCode, Error], None],
         draining: Callable[[], bool],
+        followers: Followers,
     ) -> None:
         self._parameters = context.parameters
         self._clock = context.clock
@@ -48,6 +51,7 @@ class FirstPackets:
         self._resume_handler = resume_handler
         self._refuse = refuse
         self._draining = draining
+        self._followers = followers
         # In the order in which they came, which is that of their deadlines.
         self._silent: dict[Connection, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -86,7 +90,10 @@ class FirstPackets:
             at_admin_port = administrators is not None
             if self._draining() and not at_admin_port:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
-            match codec.decode_from_client(message):
+            first = codec.decode_from_client(message)
+            if not at_admin_port and len(first) == 1 and isinstance(first[0], Hello | Resume):
+                self._followers.refuse_elsewhere(first[0], connection.access)
+            match first:
                 case [Hello() as hello]:
                     opening = self._hello_handler.open(hello, connection, administrators)
                     return await self._traced(Operation.CONNECT, opening)

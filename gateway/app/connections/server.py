@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused
+from gateway.app.cluster.cluster_list import ClusterList
+from gateway.app.cluster.followers import Followers
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.mirror.source import MirrorSource
@@ -51,6 +53,8 @@ class Connections:
         taker: asks other nodes for what they held of a session.
         links: to other nodes; None if there are none.
         mirror: keeps a backup of this node; None if it has none.
+        cluster_list: where clients reach the nodes.
+        followers: sends clients to the master that follow it.
         draining: whether connections that were accepted earlier come too late for a session.
 
     Attributes:
@@ -74,6 +78,8 @@ class Connections:
         taker: SessionTaker,
         links: NodeLinks | None,
         mirror: MirrorSource | None,
+        cluster_list: ClusterList,
+        followers: Followers,
         draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
@@ -88,6 +94,8 @@ class Connections:
             requests=requests,
             authorisation=authorisation,
             mirror=mirror,
+            cluster_list=cluster_list,
+            followers=followers,
         )
         claimer = SessionClaimer(
             context,
@@ -134,6 +142,7 @@ class Connections:
             ),
             refuse=self._failures.end,
             draining=draining,
+            followers=followers,
         )
         self._conversations = Conversations(
             context,

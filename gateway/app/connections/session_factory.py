@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from gateway.app.cluster.cluster_list import ClusterList
+from gateway.app.cluster.followers import Followers
 from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.context import Context
 from gateway.app.delivery.replay.replay import Replay
@@ -20,6 +22,7 @@ from gateway.core.stream.transitions import Role
 from gateway.core.types import PacketId, RequestNumber
 from gateway.core.wire.codes import FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import SERVER_SUPPORTS, Replayed, Welcome
+from gateway.core.wire.topology_packets import FOLLOW
 from gateway.ports import Connection, SessionRecord
 
 
@@ -81,6 +84,8 @@ class SessionFactory:
         requests: makes lanes.
         authorisation: tells what sessions may do.
         mirror: tells who has copies of sessions; None if nobody has.
+        cluster_list: tells where clients reach the nodes.
+        followers: tells whether this is the node that some clients follow.
     """
 
     def __init__(
@@ -92,8 +97,12 @@ class SessionFactory:
         requests: Requests,
         authorisation: Authorisation,
         mirror: MirrorSource | None,
+        cluster_list: ClusterList,
+        followers: Followers,
     ) -> None:
         self._mirror = mirror
+        self._cluster_list = cluster_list
+        self._followers = followers
         self._authorisation = authorisation
         self._me = context.me
         self._parameters = context.parameters
@@ -185,6 +194,8 @@ class SessionFactory:
                 replayed=recovery.replayed,
                 backup=None if backup is None else backup.node,
                 mirror=None if mode is None else mode.value,
+                cluster=self._cluster_list.of(connection.access, supports),
+                following=self._followers.is_followed() if FOLLOW in supports else None,
             )
         )
         if writes_lost:

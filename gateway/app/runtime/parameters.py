@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.core.pacing.accounts import AccountLimits
 from gateway.core.stream.machine import StreamParameters
-from gateway.core.wire.codes import MirrorMode
+from gateway.core.wire.codes import ClusterMode, MirrorMode
 from gateway.core.wire.packets import Backoff, Limits
 
 OFF: Final = "off"
@@ -154,6 +154,7 @@ class NodeParameters:
         drain: how a planned stop goes.
         mirror: who keeps copies of whose sessions.
         takeover: how nodes take over from others.
+        cluster_mode: which nodes serve clients.
     """
 
     replicated: bool
@@ -192,3 +193,4 @@ class NodeParameters:
     drain: DrainParameters
     mirror: MirrorParameters = MirrorParameters()
     takeover: TakeoverParameters = TakeoverParameters()
+    cluster_mode: ClusterMode = ClusterMode.ACTIVE

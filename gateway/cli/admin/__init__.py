@@ -14,6 +14,7 @@ _LISTS: Final = "gateway.cli.admin.lists"
 _COMMANDS: Final = {
     "nodes": LazyCommand(_LISTS, "nodes", "List the nodes of the cluster, or show NODE."),
     "takeovers": LazyCommand(_LISTS, "takeovers", "List the takeovers of failed nodes."),
+    "master": LazyCommand(_LISTS, "master", "Show which node is the master of the cluster."),
     "sessions": LazyCommand(_LISTS, "sessions", "List the sessions of all nodes, or show SESSION with its buffers."),
     "topics": LazyCommand(_LISTS, "topics", "List topics, or show TOPIC with its value."),
     "history": LazyCommand(_LISTS, "history", "List the events that are kept of TOPIC, the oldest first."),

@@ -129,6 +129,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
             "Lag s",
             "Link",
             "Backup",
+            "Master",
             "Clients at",
             "Admin port",
             "Version",
@@ -141,6 +142,7 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
                 None if each["lag"] is None else round(each["lag"], 3),
                 _LINKED[each.get("linked")],
                 _backup(each),
+                "yes" if each.get("master") else None,
                 *(each["listen"], each["admin"], each["version"], moment(each["started"])),
                 "; ".join(each["reasons"]),
             )
@@ -148,6 +150,20 @@ def nodes(node: str | None, *, client: ApiClient, as_json: bool) -> None:
         ),
         nothing="No node holds a lease.",
     )
+
+
+@click.command()
+@as_json_option
+@api_client_options
+def master(*, client: ApiClient, as_json: bool) -> None:
+    """Show which node is the master of the cluster."""
+    found = [each for each in client.ask("GET", "nodes")["items"] if each.get("master")]
+    if as_json:
+        print_json(found)
+    elif found:
+        click.echo(f"{plain(found[0]['node'])}, {_state(found[0])}")
+    else:
+        click.echo("No node is the master at the moment.", err=True)
 
 
 def _state(node: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from gateway.core.client.credentials import CredentialRefresher, Credentials
@@ -67,7 +68,11 @@ class Attempts(ABC):
         self.state = step(self.state, Event.BEGIN)
         options = self._options
         self._plan = ReconnectPlan(
-            options.urls, connect_timeout=options.connect_timeout, window=options.window, now=now
+            options.urls,
+            connect_timeout=options.connect_timeout,
+            window=options.window,
+            now=now,
+            discover=options.discover,
         )
         self._wait(now)
         return self._take()
@@ -108,7 +113,8 @@ class Attempts(ABC):
         """The connection is made that ``Connect`` asked for."""
         if self.state is not State.ENDED:
             self.state = step(self.state, Event.CONNECTED)
-            self._first = encode_link(self._role.first_packet(self._secret, now))
+            first = self._role.first_packet(self._secret, now)
+            self._first = encode_link(replace(first, redirects=self._planned.redirects))
             self._secret = None
             self._refusal = None
             self._patience = self._within(self._options.welcome_timeout, now)
@@ -268,4 +274,6 @@ def refused_by(refusal: Error, code: int | None) -> Ending:
         code=code,
         error=refusal.code,
         retry_after=refusal.retry_after,
+        node=refusal.node,
+        urls=refusal.urls or (),
     )

@@ -21,6 +21,7 @@ class Ending:
         planned: the client left because the node had asked it to.
         violation: one of the two sides broke the protocol.
         node: where the node that asked to leave wants the client to go; None for anywhere.
+        urls: where clients reach that node, as far as a node has told.
         excused: how to come back in spite of the close code, as one request is, or may be, to blame (protocol 4.8).
     """
 
@@ -33,6 +34,7 @@ class Ending:
     planned: bool = False
     violation: bool = False
     node: str | None = None
+    urls: tuple[str, ...] = ()
     excused: Reconnect | None = None
 
     @property

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from gateway.core.client.credentials import Credentials
 from gateway.core.client.effects import Effect, FailedOver
 from gateway.core.client.endings import Ending
-from gateway.core.client.options import SUPPORTS, ClientOptions
+from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_sender import RequestSender
 from gateway.core.client.request_table import PACKET_OVERHEAD
 from gateway.core.client.stream_parameters import parameters_of
@@ -98,7 +98,7 @@ class HelloRole:
             properties=dict(options.properties),
             client=options.client,
             window=options.window,
-            supports=SUPPORTS,
+            supports=options.supports,
         )
 
     def accept(self, welcome: Welcome, now: float) -> None:  # noqa: ARG002 - nothing goes on
@@ -123,7 +123,7 @@ class ResumeRole:
         sender: of its requests.
         credentials: what it was opened with, and goes on with.
         emit: takes effects.
-        ack_packets: as in ``ClientOptions``.
+        options: who the session is for.
 
     Attributes:
         welcome: the last one.
@@ -140,10 +140,10 @@ class ResumeRole:
         credentials: Credentials,
         emit: Callable[[Effect], None],
         *,
-        ack_packets: int | None = None,
+        options: ClientOptions,
     ) -> None:
         self.welcome = welcome
-        self._ack_packets = ack_packets
+        self._options = options
         self.lost_at = 0.0
         self.resent = 0
         self.replayed = False
@@ -190,7 +190,7 @@ class ResumeRole:
             principal=None if secret is None else self._credentials.principal,
             secret=secret,
             away=round((now - self.lost_at) * MILLISECONDS),
-            supports=SUPPORTS,
+            supports=self._options.supports,
             positions=positions,
             unfinished=unfinished,
         )
@@ -224,7 +224,7 @@ class ResumeRole:
                 self._token = welcome.token
                 raise NumberingUnknown(f"the node does not say whether numbers go on after {welcome.outcome!r}")
         self._numbering_unknown = False
-        self._stream.adopt(parameters_of(welcome, self._ack_packets))
+        self._stream.adopt(parameters_of(welcome, self._options.ack_packets))
         if self._fresh:
             self._credentials.stale = False
             self._fresh = False

@@ -82,6 +82,7 @@ from gateway.core.wire.queue_packets import (
     QUEUES,
     Message,
 )
+from gateway.core.wire.topology_packets import Topology
 
 FINISHING: Final = State.FINISHING
 """For what is done for every message: Python 3.11 finds a member of an enumeration by a function call, in 70 ns."""
@@ -139,6 +140,11 @@ class ClientMachine(Attempts):
     def properties(self) -> dict[str, str]:
         """All properties of the session, as of the last welcome and the changes since."""
         return {} if self._sender is None else self._sender.properties
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Where it connects: as the user said, and as the cluster lists its nodes."""
+        return self._options.urls if self._plan is None else self._plan.urls
 
     @property
     def unanswered(self) -> int:
@@ -336,14 +342,19 @@ class ClientMachine(Attempts):
             self._sender,
             self.credentials,
             self._emit,
-            ack_packets=self._options.ack_packets,
+            options=self._options,
         )
         self._emit(Opened(welcome))
 
     def _attach(self, welcome: Welcome, early: list[packets.Packet], now: float) -> None:
         stream = self._opened_stream
         self._planned.connected(
-            node=welcome.node, backup=welcome.backup, window=welcome.window, backoff=welcome.backoff, now=now
+            node=welcome.node,
+            backup=welcome.backup,
+            cluster=welcome.cluster,
+            window=welcome.window,
+            backoff=welcome.backoff,
+            now=now,
         )
         # Whatever comes first proves to the node that the client holds the new token (P8).
         stream.send_link(Ack(stream.received))
@@ -393,7 +404,7 @@ class ClientMachine(Attempts):
         self.consumers.end(queue)
         self._emit(ConsumerLost(queue, error))
 
-    def _handle(self, received: Received, now: float) -> None:
+    def _handle(self, received: Received, now: float) -> None:  # noqa: C901 - one place for all of them
         match received:
             case Reply():
                 self._opened_sender.answered(received, now)
@@ -409,6 +420,8 @@ class ClientMachine(Attempts):
                 self._heed(backoff)
             case GoAway():
                 self._called_away(received, now)
+            case Topology(cluster):
+                self._planned.listed(cluster)
             case Error():
                 self._opened_sender.blame.told(received)
                 self._emit(Reported(received))

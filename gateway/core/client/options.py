@@ -12,6 +12,7 @@ from gateway.core.wire.packets import (
 from gateway.core.wire.queue_packets import (
     QUEUES,
 )
+from gateway.core.wire.topology_packets import FOLLOW, TOPOLOGY
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds ``connect`` tries to open a session: two attempts that hang, or many that are refused."""
@@ -53,6 +54,8 @@ class ClientOptions:
         welcome_timeout: seconds to wait for its welcome.
         ack_packets: packets received after which an acknowledgement is sent alone, at the latest (protocol 5.3.2); None
             for the client's own number.
+        follow_master: whether to be served by the master of the cluster (protocol 15.4).
+        discover: whether the URLs that the cluster lists are used beside those that were given (protocol 15).
     """
 
     urls: tuple[str, ...]
@@ -66,3 +69,11 @@ class ClientOptions:
     attempt_timeout: float = ATTEMPT_TIMEOUT
     welcome_timeout: float = WELCOME_TIMEOUT
     ack_packets: int | None = None
+    discover: bool = True
+    follow_master: bool = False
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """What of later releases is asked for."""
+        asked = {TOPOLOGY: self.discover, FOLLOW: self.follow_master}
+        return SUPPORTS | {word for word, is_asked in asked.items() if is_asked}

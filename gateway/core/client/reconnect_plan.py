@@ -8,7 +8,8 @@
 ```
 
 * Delays come from ``core.pacing.backoff``: full jitter, also before the first retry.
-* URLs are tried in turn, beginning with the one that worked last.
+* URLs are tried in turn, beginning with the one that worked last. Those that the user gave come first, then those that
+  the cluster lists, which come and go. Who is asked to go to a node that is listed goes straight there.
 * The route hint (the node that served the session last) goes into the URL, so that a load balancer finds the node that
   still holds the buffers; behind it the node that has a copy of them, if there is one. Both are left out after the node
   asked to go away. Once a node did not answer at all, its hint is left out: nobody waits until a load balancer has
@@ -33,8 +34,9 @@ from gateway.core.client.errors import (
     SessionRefused,
     Unauthenticated,
 )
-from gateway.core.client.urls import with_hints
+from gateway.core.client.urls import discovered_urls, with_hints
 from gateway.core.pacing.backoff import LEAST_BOUND, ReconnectBackoff
+from gateway.core.types import NodeId
 from gateway.core.wire.codes import (
     GOING_AWAY,
     MESSAGE_TOO_BIG,
@@ -48,6 +50,7 @@ from gateway.core.wire.codes import (
     Reconnect,
 )
 from gateway.core.wire.packets import Backoff
+from gateway.core.wire.topology_packets import MOST_REDIRECTS, Cluster, ListedNode
 
 MAX_VIOLATIONS: Final = 2
 """Connections in a row that end with a broken protocol until the session is given up (protocol 8.2). One may be a
@@ -78,13 +81,28 @@ class ReconnectPlan:
         connect_timeout: seconds within which the session must be opened.
         window: seconds without a connection after which this client gives up, or None to leave that to the node.
         now: the time at which opening begins.
+        discover: whether to use the URLs that the cluster lists.
 
     Attributes:
         attempts: connections tried since the last loss, or since the beginning.
+        urls: where to connect: as given, and as the cluster lists them.
+        redirects: times in a row that it was sent to the master, and did not get there; the most, if that was not to be
+            reached.
     """
 
-    def __init__(self, urls: Sequence[str], *, connect_timeout: float, window: float | None, now: float) -> None:
-        self._urls = tuple(urls)
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        connect_timeout: float,
+        window: float | None,
+        now: float,
+        discover: bool = True,
+    ) -> None:
+        self._discover = discover
+        self._configured = self.urls = tuple(urls)
+        self._nodes: dict[str, str] = {}
+        self.redirects = 0
         self._window = window
         self._granted = window
         self._opened = False
@@ -103,9 +121,20 @@ class ReconnectPlan:
 
     # --- What happened --------------------------------------------------------------------------------------------
 
-    def connected(self, *, node: str, backup: str | None = None, window: float, backoff: Backoff, now: float) -> None:
+    def connected(
+        self,
+        *,
+        node: str,
+        backup: str | None = None,
+        cluster: Cluster | None = None,
+        window: float,
+        backoff: Backoff,
+        now: float,
+    ) -> None:
         """A node has welcomed the session; the arguments are from its welcome."""
+        self.listed(cluster)
         self._opened = True
+        self.redirects = 0
         self._hint, self._backup = node, backup
         self._granted = window if self._window is None else min(window, self._window)
         self._backoff = self._backoff.connected(now, backoff)
@@ -116,13 +145,44 @@ class ReconnectPlan:
         """The node gives new advice on an open connection."""
         self._backoff = self._backoff.advised(backoff)
 
+    def listed(self, cluster: Cluster | None) -> None:
+        """The cluster lists its nodes; None if it lists none, so that those it has listed before are forgotten."""
+        if not self._discover:
+            return
+        current = self.urls[self._index]
+        self._nodes = {} if cluster is None else discovered_urls(cluster, self._configured)
+        self.urls = self._configured + tuple(url for url in self._nodes if url not in self._configured)
+        self._index = self.urls.index(current) if current in self.urls else 0
+
+    def _go_on(self, node: str | None = None) -> None:
+        """Turn to the next URL, or to that of a node if it is listed."""
+        self._index = (self._index + 1) % len(self.urls)
+        self._turn_to(node)
+
+    def _turn_to(self, node: str | None) -> None:
+        for url, listed in self._nodes.items():
+            if listed == node:
+                self._index = self.urls.index(url)
+                return
+
+    def _redirected(self, ending: Ending) -> None:
+        """A node has said who the master is: go there at once, unless that has led nowhere before."""
+        self.redirects += 1
+        self._at_once = self.redirects <= MOST_REDIRECTS
+        self._hint, self._backup = ending.node, None
+        if ending.node is not None and self._discover:
+            told = Cluster("", (ListedNode(NodeId(ending.node), ending.urls),))
+            self._nodes |= discovered_urls(told, self._configured)
+            self.urls = self._configured + tuple(url for url in self._nodes if url not in self._configured)
+            self._turn_to(ending.node)
+
     def lost(self, ending: Ending, now: float) -> None:
         """The connection ended at *now*: the window begins."""
         self.attempts = 0
         self._deadline = None if self._granted is None else now + self._granted
         if ending.planned or ending.code == GOING_AWAY.code:
             self._hint, self._backup = ending.node, None
-            self._index = (self._index + 1) % len(self._urls)
+            self._go_on(ending.node)
         # Whoever left on request has spread its move already.
         self._at_once = ending.planned
         self._ended(ending, now)
@@ -137,10 +197,15 @@ class ReconnectPlan:
             if self._hint is None:
                 self._backup = None
             self._hint = None
-        self._index = (self._index + 1) % len(self._urls)
+        self._go_on()
         self._at_once = False
+        if ending.error is ErrorCode.NOT_MASTER:
+            self._redirected(ending)
+        elif self.redirects:
+            # Whoever cannot get there is served by whoever is there meanwhile.
+            self.redirects = MOST_REDIRECTS
         self._ended(ending, now)
-        if not self._opened and len(self._useless) == len(self._urls):
+        if not self._opened and len(self._useless) == len(self.urls):
             self._over = ConnectFailed(ending.message, retryable=False)
 
     def _ended(self, ending: Ending, now: float) -> None:
@@ -194,7 +259,7 @@ class ReconnectPlan:
             delay = random * remaining
         self._at_once = False
         self.attempts += 1
-        return NextAttempt(delay, with_hints(self._urls[self._index], self._hint, self._backup))
+        return NextAttempt(delay, with_hints(self.urls[self._index], self._hint, self._backup))
 
     def remaining(self, now: float) -> float | None:
         """Tell how many seconds are left to get a connection; None for no limit."""

@@ -7,6 +7,8 @@ from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from gateway.core.loopback import is_loopback
+from gateway.core.topology import SECURE_SCHEMES, is_secure
+from gateway.core.wire.topology_packets import Cluster
 
 CONNECT_PATH: Final = "/v1/connect"
 """The path of a URL that names none (protocol section 1)."""
@@ -17,8 +19,8 @@ HINT_PARAMETER: Final = "node"
 BACKUP_PARAMETER: Final = "backup"
 """That which carries the second one: where to go if the first node is dead."""
 
-_SECURE_SCHEMES: Final = frozenset({"wss", "https"})
-_SCHEMES: Final = _SECURE_SCHEMES | {"ws", "http"}
+_WEBSOCKET_SCHEMES: Final = frozenset({"ws", "wss"})
+_SCHEMES: Final = SECURE_SCHEMES | {"ws", "http"}
 
 
 def check_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
@@ -30,7 +32,7 @@ def check_urls(urls: str | Sequence[str]) -> tuple[str, ...]:
     given = (urls,) if isinstance(urls, str) else tuple(urls)
     if not given:
         raise ValueError("connect needs at least one URL, such as ws://127.0.0.1:8100")
-    if len({urlsplit(url).scheme in _SECURE_SCHEMES for url in given}) > 1:
+    if len({is_secure(url) for url in given}) > 1:
         # Who can disturb connections over TLS would decide that the secret travels without.
         raise ValueError("either all URLs use TLS (wss, https) or none does; a failure must not weaken a connection")
     return tuple(map(_check_url, given))
@@ -43,9 +45,29 @@ def _check_url(url: str) -> str:
     return urlunsplit(parts._replace(path=parts.path if parts.path not in {"", "/"} else CONNECT_PATH, fragment=""))
 
 
-def is_secure(url: str) -> bool:
-    """Tell whether a URL asks for TLS."""
-    return urlsplit(url).scheme in _SECURE_SCHEMES
+def discovered_urls(cluster: Cluster, configured: Sequence[str]) -> dict[str, str]:
+    """Choose of a list of the cluster what a client may connect to (protocol 15.3).
+
+    Args:
+        cluster: as a node has told it.
+        configured: as ``check_urls`` returned them. What is safer than they are is left out, too: from there the next
+            attempt at one of them would lead back to clear text.
+
+    Returns:
+        The nodes by the URLs that are safe in the same way, completed, in order.
+    """
+    found: dict[str, str] = {}
+    for listed in cluster.nodes:
+        for url in listed.urls:
+            try:
+                complete = _check_url(url)
+                parts = urlsplit(complete)
+                usable = parts.scheme in _WEBSOCKET_SCHEMES and parts.username is None and parts.port != 0
+            except ValueError:
+                continue  # of a node that is configured wrongly, or of a later release
+            if usable and is_secure(complete) == is_secure(configured[0]):
+                found.setdefault(complete, listed.node)
+    return found
 
 
 def in_clear_text(urls: Sequence[str]) -> str:

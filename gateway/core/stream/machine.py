@@ -34,10 +34,11 @@ from gateway.core.wire.packets import (
     SessionBody,
     SessionPacket,
 )
+from gateway.core.wire.topology_packets import Topology
 
 __all__ = ["Received", "SessionMachine", "StreamParameters"]
 
-Received: TypeAlias = SessionBody | Ping | GoAway | Error | Bye | RemoteProtocolError
+Received: TypeAlias = SessionBody | Ping | GoAway | Topology | Error | Bye | RemoteProtocolError
 """What ``receive`` hands on: new session packets in order, and the link packets that concern the application.
 
 A violation of the protocol is handed on as a value, the last one: what came before it in the same message counts.
@@ -333,14 +334,14 @@ class SessionMachine(Sender):
             raise RemoteProtocolError(f"packet {received} is acknowledged, but {self._sent} is the last that was sent")
         self._buffer.acknowledge(received)
 
-    def _accept(self, packet: LinkPacket) -> Ping | GoAway | Error | Bye:
+    def _accept(self, packet: LinkPacket) -> Ping | GoAway | Topology | Error | Bye:
         match packet:
             case Ping():
                 self._pong_owed = True
                 return packet
             case Error() | Bye():
                 return packet
-            case GoAway() if self.role is Role.CLIENT:
+            case GoAway() | Topology() if self.role is Role.CLIENT:
                 return packet
             case _:
                 name = type(packet).__name__.lower()

@@ -80,6 +80,7 @@ OUT_OF_ORDER = CloseCode(4003, "out_of_order", "A packet id was skipped; resumin
 FENCED = CloseCode(4004, "fenced", "Another node owns this session now.")
 INTERNAL_ERROR = CloseCode(4005, "internal_error", "The node failed on this connection; the session is kept.")
 CREDENTIALS_EXPIRED = CloseCode(4006, "credentials_expired", "The session's credentials ended; resume with fresh ones.")
+NOT_MASTER = CloseCode(4007, "not_master", "The client follows the master, which is the node of the error before.")
 
 GRID_UNAVAILABLE = CloseCode(4100, "grid_unavailable", "The session cannot be served while the grid is unreachable.")
 TRY_LATER = CloseCode(
@@ -133,6 +134,15 @@ class Numbering(StrEnum):
     """Both sides go on where they are, and resend what the other misses."""
     RESTARTED = "restarted"
     """Both sides begin at 1."""
+
+
+class ClusterMode(StrEnum):
+    """Which nodes of a cluster serve clients."""
+
+    ACTIVE = "active"
+    """All of them."""
+    REPLICATION = "replication"
+    """The master alone."""
 
 
 class MirrorMode(StrEnum):
@@ -226,6 +236,7 @@ class ErrorCode(StrEnum):
     CREDENTIALS_EXPIRED = "credentials_expired"
     AUTHENTICATION_UNAVAILABLE = "authentication_unavailable"
     TRY_LATER = "try_later"
+    NOT_MASTER = "not_master"
     # Of the connection.
     PROTOCOL_ERROR = "protocol_error"
     UNKNOWN_PACKET_TYPE = "unknown_packet_type"
@@ -296,6 +307,7 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
             "Not all sessions are restored yet in a grid that came back, or more clients come than are taken on or "
             "verified.",
         ),
+        ErrorSpec(ErrorCode.NOT_MASTER, True, "The client follows the master, which is another node."),
         ErrorSpec(ErrorCode.PROTOCOL_ERROR, False, "The packet is not what the protocol allows here."),
         ErrorSpec(ErrorCode.UNKNOWN_PACKET_TYPE, False, "The packet's type is not known; the message names it."),
         ErrorSpec(ErrorCode.MESSAGE_TOO_BIG, False, "The message is larger than limits.message_bytes."),

@@ -26,6 +26,7 @@ from gateway.core.types import (
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.wire.durable_packets import DURABLES, DurablePlace, DurableRequest
 from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Message, QueueRequest
+from gateway.core.wire.topology_packets import Cluster, Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,8 @@ class Hello:
         properties: user-defined properties to start with.
         client: the client's type, such as ``python/0.1.0``; becomes the fixed property ``$client``.
         window: seconds of disconnection the client wishes its session to survive; the node may grant less.
-        supports: what of later releases the client understands (protocol 4.1.1).
+        supports: what of later releases the client understands (protocol 4.1.1); ``FOLLOW`` if it follows the master.
+        redirects: times in a row that it was sent to the master, and did not get there.
     """
 
     principal: str = ""
@@ -95,6 +97,7 @@ class Hello:
     client: str = "unknown"
     window: float | None = None
     supports: frozenset[str] = frozenset()
+    redirects: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,8 @@ class Resume:
         secret: fresh proof, in the place of credentials that have ended or will soon (protocol 5.9); None for none.
         away: milliseconds since the client noticed the loss of its connection, by its own clock; None if it does not
             tell. Nobody relies on it.
-        supports: what of later releases the client understands (protocol 4.1.1).
+        supports: what of later releases the client understands (protocol 4.1.1); ``FOLLOW`` if it follows the master.
+        redirects: times in a row that it was sent to the master, and did not get there.
         positions: by topic partition, the event up to which the client has had everything (protocol 10.6); none of
             those for which it cannot tell.
         unfinished: selectors whose snapshots it has not had all of, by the requests that asked for them.
@@ -124,6 +128,7 @@ class Resume:
     secret: str | None = field(default=None, repr=False)
     away: int | None = None
     supports: frozenset[str] = frozenset()
+    redirects: int = 0
     positions: Mapping[int, EventId] = field(default_factory=dict)
     unfinished: Mapping[RequestNumber, str] = field(default_factory=dict)
 
@@ -159,6 +164,8 @@ class Welcome:
             topic partitions of which current values follow instead. None if that was not asked for.
         backup: the node that keeps a copy of the session, or is being given one; a route hint as well. None for none.
         mirror: what the node waits for before packets leave, as one of ``MirrorMode``; None if there is no backup.
+        following: whether the node is the master, for a client that follows it; None for others.
+        cluster: where the nodes of the cluster are; None if none is advertised, or the client did not ask for it.
     """
 
     session: SessionId
@@ -185,6 +192,8 @@ class Welcome:
     replayed: Replayed | None = None
     backup: NodeId | None = None
     mirror: str | None = None
+    cluster: Cluster | None = None
+    following: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +253,16 @@ class Error:
         message: a sentence for people: what was wrong and what to do.
         retry_after: seconds after which trying again makes sense, or None.
         request: the request because of which the connection is closed, or None (protocol 4.8.1).
+        node: the master, if that is where the client shall go (protocol 15.4); None for all other errors.
+        urls: where clients reach it, of what it advertises; None likewise, and if there are none.
     """
 
     code: ErrorCode
     message: str
     retry_after: float | None = None
     request: RequestNumber | None = None
+    node: NodeId | None = None
+    urls: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -531,7 +544,7 @@ ClientRequest: TypeAlias = (
     | Malformed
 )
 SessionBody: TypeAlias = ClientRequest | Update | Message | Reply | Notice
-LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Error | Bye
+LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Topology | Error | Bye
 
 
 class SessionPacket(NamedTuple):

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway.core.wire.codes import ClusterMode
 from gateway.settings.declaration import computed, optional, setting
 from gateway.settings.errors import Problem
 from gateway.settings.interfaces import Interface, Interfaces
-from gateway.settings.kinds import Several, Switch, Word
+from gateway.settings.kinds import OneOf, Several, Switch, Word
 from gateway.settings.places import File, Listen
 from gateway.settings.values import HostPort
 
@@ -90,6 +91,14 @@ class NodeSettings:
         "Where HAProxy's agent check is answered.",
         absent="no agent check",
         reason="Only HAProxy asks for it.",
+    )
+    cluster_mode: ClusterMode = setting(
+        OneOf(ClusterMode),
+        ClusterMode.ACTIVE,
+        "Which nodes serve clients: active for all, replication for the master alone, while the others stand by. The "
+        "same on all nodes. Administrators are served everywhere. See "
+        "[Follow the master](../how-to/follow-the-master.md).",
+        reason="With replication a cluster has the capacity of one node.",
     )
     dev: bool = setting(
         Switch(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import ConnectFailed, connect
 from gateway.settings import HostPort, Interface
 from tests.support.certificates import Authority
-from tests.support.nodes import TestNode, running_node
+from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.raw_client import RawClient
 
 LOOPBACK = HostPort("127.0.0.1", 0)
 PUBLIC, INSIDE = Interface(name="public", listen=LOOPBACK), Interface(name="inside", listen=LOOPBACK, tls=False)
@@ -36,6 +38,33 @@ async def test_each_interface_speaks_tls_or_does_not(authority: Authority) -> No
             assert session.properties["$interface"] == "inside"
         with pytest.raises(ConnectFailed):
             await connect(url(node, "public"), connect_timeout=0.5)
+
+
+async def test_only_advertised_interfaces_for_clients_are_listed() -> None:
+    advertised = replace(PUBLIC, url="ws://public.example", advertise=True)
+    silent = replace(INSIDE, url="ws://inside.example")
+    links = Interface(name="cluster", listen=LOOPBACK, clients=False, links=True)
+    async with (
+        running_node(dev=True, interface=(advertised, silent, links), link=LOOPBACK, lease_renew=0.1) as node,
+        RawClient(f"http://127.0.0.1:{node.gateway.port}/v1/connect") as raw,
+    ):
+        welcome = await raw.hello(supports=["topology"])
+        listed = welcome.get("cluster") or (await raw.expect("topology"))["cluster"]
+        assert listed["nodes"] == [{"node": "n1", "urls": ["ws://public.example"]}]
+
+
+@pytest.mark.promise("P19")
+async def test_who_comes_by_the_tls_of_the_node_is_told_of_no_clear_text(authority: Authority) -> None:
+    both = (
+        replace(PUBLIC, url="wss://public.example", advertise=True),
+        replace(INSIDE, url="ws://inside.example", advertise=True),
+    )
+    async with running_node(tls_certificate=authority.issue("n1"), interface=both, lease_renew=0.1) as node:
+        await eventually(lambda: bool(node.gateway.node._cluster_list._lists[True].nodes))
+        async with connect(url(node, "public", "wss"), ssl=authority.trust()) as session:
+            assert session.urls[1:] == ("wss://public.example/v1/connect",)
+        async with connect(url(node, "inside")) as session:
+            assert session.urls[1:] == ("ws://inside.example/v1/connect",)
 
 
 async def test_a_node_with_one_place_says_nothing_of_interfaces() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.core.types import Attempt, EventId, PacketId, RequestNumber, Version
+from gateway.core.types import Attempt, EventId, NodeId, PacketId, RequestNumber, Version
 from gateway.core.wire.codec import (
     MAX_NUMBER,
     apart,
@@ -51,6 +51,7 @@ from gateway.core.wire.packets import (
     Update,
     Welcome,
 )
+from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
 
 WELCOME: dict[str, Any] = {
     "type": "welcome",
@@ -441,6 +442,9 @@ def test_requests() -> None:
         Bye("done"),
         Ack(PacketId(0)),
         GoAway("drain", 5.0),
+        Topology(
+            Cluster("r", (ListedNode(NodeId("n1"), ("wss://a", "wss://b")), ListedNode(NodeId("n2"), ("ws://c",))))
+        ),
         Error(ErrorCode.INTERNAL, "m", 1),
     ],
 )

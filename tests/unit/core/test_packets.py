@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from gateway.core.types import Attempt, Incarnation, NodeId, NodeRef, PacketId, SessionId
-from gateway.core.wire import durable_packets, packets, queue_packets
+from gateway.core.wire import durable_packets, packets, queue_packets, topology_packets
 from gateway.core.wire.codes import Numbering, Outcome
 from gateway.core.wire.packets import Backoff, Hello, Limits, NoticeCode, Ping, Resume, Welcome
 
@@ -58,10 +58,12 @@ def test_packets_are_immutable_values() -> None:
 def test_every_packet_is_of_one_of_the_two_families() -> None:
     kinds = {
         each
-        for each in (*vars(packets).values(), *vars(queue_packets).values(), *vars(durable_packets).values())
+        for module in (packets, queue_packets, durable_packets, topology_packets)
+        for each in vars(module).values()
         if isinstance(each, type)
         and dataclasses.is_dataclass(each)
         and each not in {Limits, Backoff, packets.HistoryPart, durable_packets.DurablePlace}
+        and each not in {topology_packets.Cluster, topology_packets.ListedNode}
     }
     bodies = set(packets.SessionBody.__args__)
     links = set(packets.LinkPacket.__args__)

@@ -79,6 +79,11 @@ def test_tls_is_as_the_certificate_says_unless_the_interface_says_no(tmp_path: P
         ("name=a listen=127.0.0.1:1 clients=false", "the interface a serves nobody"),
         ("name=a listen=127.0.0.1:1 clients=true links=true", "the interface a is for links and for clients"),
         ("name=a listen=127.0.0.1:1 links=true tls=false", "the interface a is for links and says tls"),
+        ("name=a listen=127.0.0.1:1 advertise=true", "the interface a is advertised without url"),
+        ("name=a listen=127.0.0.1:1 links=true advertise=true url=ws://a", "advertised, but not for clients"),
+        ("name=a listen=127.0.0.1:1 links=true url=ws://a", "the interface a is for links and has a url"),
+        ("name=a listen=127.0.0.1:1 url=https://a", "the interface a, of which a value is not a URL"),
+        ("name=a listen=127.0.0.1:1 url=wss://user:secret@a", "the interface a, of which a value is not a URL"),
         ("name=a listen=127.0.0.1:9101", "a and admin are both 127.0.0.1:9101"),
         ("name=a listen=127.0.0.1:1; name=b listen=127.0.0.1:1", "a and b are both 127.0.0.1:1"),
         ("name=a listen=127.0.0.1:1 links=true; name=b listen=127.0.0.1:2 links=true", "a and b are both for links"),
@@ -88,6 +93,13 @@ def test_mistakes_are_told_with_their_place(text: str, complaint: str) -> None:
     message = problems({**of(text), **DEV})
     assert complaint in message
     assert "GATEWAY_INTERFACE" in message
+
+
+def test_a_url_in_clear_text_of_an_interface_with_tls_leads_nowhere(tmp_path: Path) -> None:
+    certificate = tmp_path / "certificate.pem"
+    certificate.touch()
+    given = {**of("name=a listen=127.0.0.1:1 url=ws://a"), "GATEWAY_TLS_CERTIFICATE": str(certificate)}
+    assert "the interface a speaks TLS, and its url does not" in problems(given)
 
 
 def test_one_table_in_the_place_of_several_is_told(tmp_path: Path) -> None:

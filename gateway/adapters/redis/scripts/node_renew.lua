@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
--- Extend a lease that holds, and look around.
+-- Extend a lease that holds, and look around; take the role of the master, or give it up.
 --
--- KEYS[1] grid     hash    generation, seal, term, shift, watched: until when somebody watches the system's topics (ms)
+-- KEYS[1] grid     hash    generation, seal, term, shift, watched: until when somebody watches the system's topics (ms),
+--                          master_term: of the newest master
 -- KEYS[2] leases   zset    node -> end of its lease (ms)
 -- KEYS[3] members  hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed  string  when any node last took or renewed a lease (ms)
 -- KEYS[5] clocks   hash    see clock_set.lua
 -- KEYS[6] takeovers  hash  expired node -> see takeovers.lua
+-- KEYS[7] master   string  "<node> <term>" of the master
 -- ARGV[1] node
 -- ARGV[2] length (ms)
 -- ARGV[3] for how long all shall know from now on that somebody watches at this node (ms); 0 if nobody does
@@ -14,11 +16,14 @@
 -- ARGV[5] shift by which it did (ms)
 -- ARGV[6] what it said when the node began to follow it by that shift (ms)
 -- ARGV[7] how long the node had followed it when it last fitted (ms)
+-- ARGV[8] take: the node becomes the master if there is none; keep: it stays what it is; yield: it is not the master
 -- Result  {seal of the generation, clock of Redis (ms), shift (ms), nodes alive, nodes expired, term, 1 if somebody
---         watches, else 0}, or the first three if the lease expired; '' for the seal of a grid that nobody has adopted
+--         watches, else 0, master or '', its term}, or the first three if the lease expired; '' for the seal of a grid
+--         that nobody has adopted
 --
 -- Invariant: an expired lease is never extended here, whether or not anyone has taken over yet; nor one that
--- another node found expired and takes over, should the caller's own clock have stood still.
+-- another node found expired and takes over, should the caller's own clock have stood still. The master is one node
+-- whose lease holds, or nobody, and each has a term above all earlier ones.
 -- Needs clock.lua.
 local seal = redis.call('HGET', KEYS[1], 'seal') or ''
 local shift = tonumber(redis.call('HGET', KEYS[1], 'shift')) or 0
@@ -42,6 +47,19 @@ if ARGV[3] ~= '0' and now + ARGV[3] > watched then
   watched = now + ARGV[3]
   redis.call('HSET', KEYS[1], 'watched', string.format('%.0f', watched))
 end
+local held = redis.pcall('GET', KEYS[7])
+local master, master_term = string.match(type(held) == 'string' and held or '', '^(%S+) (%d+)$')
+if master then
+  local its_end = redis.call('ZSCORE', KEYS[2], master)
+  if not its_end or tonumber(its_end) <= now or (master == ARGV[1] and ARGV[8] == 'yield') then
+    redis.call('DEL', KEYS[7])
+    master = nil
+  end
+end
+if not master and ARGV[8] == 'take' then
+  master, master_term = ARGV[1], redis.call('HINCRBY', KEYS[1], 'master_term', 1)
+  redis.call('SET', KEYS[7], master .. ' ' .. master_term)
+end
 local bound = string.format('%.0f', now)
 return {
   seal,
@@ -51,4 +69,6 @@ return {
   redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', bound),
   tonumber(term),
   watched > now and 1 or 0,
+  master or '',
+  master and tonumber(master_term) or 0,
 }

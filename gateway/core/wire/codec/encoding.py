@@ -43,6 +43,7 @@ from gateway.core.wire.queue_packets import (
     Send,
     Settle,
 )
+from gateway.core.wire.topology_packets import FOLLOW, Topology
 
 _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
     Hello: "hello",
@@ -52,6 +53,7 @@ _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
     Ping: "ping",
     Pong: "pong",
     GoAway: "go-away",
+    Topology: "topology",
     Error: "error",
     Bye: "bye",
 }
@@ -82,8 +84,13 @@ def encode_link(packet: LinkPacket) -> bytes:
     for name in _LINK_FIELDS[kind]:
         value = getattr(packet, name)
         if name == "supports":
+            if FOLLOW in value:
+                content[FOLLOW] = True
+            if words := sorted(value - {FOLLOW}):
+                content[name] = words
+        elif name == "redirects":
             if value:
-                content[name] = sorted(value)
+                content[name] = value
         elif name in _BY_NUMBER:
             if value:
                 content[name] = value if value is True else named_by_number(value)

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from gateway.core.types import EventId, RequestNumber
+from gateway.core.types import EventId, NodeId, RequestNumber
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import Replayed
+from gateway.core.wire.topology_packets import Cluster, ListedNode
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest number on the wire: what a JavaScript client can count to exactly (RFC 7493 section 2.2)."""
@@ -32,6 +33,12 @@ MAX_MEASURE: Final = 31 * 24 * 3_600_000
 
 MOST_POSITIONS: Final = 64
 """Topic partitions that there are: so many places a client can be at."""
+
+MOST_LISTED: Final = 256
+"""Nodes of a list of the cluster that are read: more than any cluster has."""
+
+MOST_URLS: Final = 16
+"""URLs of one node that are read: as many as a node has interfaces."""
 
 MOST_UNFINISHED: Final = 16
 """Selectors whose snapshots a client may not have had all of: as many as a server sends to one session at a time."""
@@ -261,6 +268,26 @@ def read_replayed(packet: Object, name: str) -> Replayed | None:
     ):
         return None
     return {int(number): why for number, why in replayed.items()}
+
+
+def read_cluster(packet: Object, name: str) -> Cluster | None:
+    """Read the list of the cluster; None for anything else, and what is no node in it does not count."""
+    cluster = packet.get(name)
+    if not isinstance(cluster, dict) or not isinstance(cluster.get("revision"), str):
+        return None
+    nodes = cluster.get("nodes")
+    if not isinstance(nodes, list):
+        return None
+    return Cluster(
+        cluster["revision"], tuple(node for each in nodes[:MOST_LISTED] if (node := _listed(each)) is not None)
+    )
+
+
+def _listed(entry: object) -> ListedNode | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("node"), str) or not isinstance(entry.get("urls"), list):
+        return None
+    urls = tuple(url for url in entry["urls"][:MOST_URLS] if isinstance(url, str))
+    return ListedNode(NodeId(entry["node"]), urls)
 
 
 def read_failover_reason(packet: Object) -> FailoverReason | None:

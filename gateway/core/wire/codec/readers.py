@@ -18,6 +18,7 @@ from gateway.core.wire.codec.fields import (
     BadField,
     Object,
     read_all_positions,
+    read_cluster,
     read_count,
     read_error_code,
     read_failover_reason,
@@ -38,6 +39,7 @@ from gateway.core.wire.codec.fields import (
     read_unfinished,
     read_words,
     request_number,
+    word_set,
 )
 from gateway.core.wire.codec.queue_packets import (
     read_cancel,
@@ -76,8 +78,15 @@ from gateway.core.wire.packets import (
     Update,
     Welcome,
 )
+from gateway.core.wire.topology_packets import FOLLOW, Topology
 
 # --- Packets from the client --------------------------------------------------------------------------------------
+
+
+def _read_supports(packet: Object) -> frozenset[str]:
+    """Read what a client understands, and whether it follows the master, which it says by a field of its own."""
+    words = read_words(packet, "supports") - {FOLLOW}
+    return word_set((*sorted(words), FOLLOW)) if packet.get(FOLLOW) is True else word_set(tuple(sorted(words)))
 
 
 def _hello(packet: Object) -> Hello:
@@ -87,7 +96,8 @@ def _hello(packet: Object) -> Hello:
         properties=read_texts(packet, "properties"),
         client=read_optional_text(packet, "client") or "unknown",
         window=read_optional_seconds(packet, "window"),
-        supports=read_words(packet, "supports"),
+        supports=_read_supports(packet),
+        redirects=read_measure(packet, "redirects") or 0,
     )
 
 
@@ -100,7 +110,8 @@ def _resume(packet: Object) -> Resume:
         principal=read_optional_text(packet, "principal"),
         secret=read_optional_text(packet, "secret"),
         away=read_measure(packet, "away"),
-        supports=read_words(packet, "supports"),
+        supports=_read_supports(packet),
+        redirects=read_measure(packet, "redirects") or 0,
         positions=read_positions(packet, "positions"),
         unfinished=read_unfinished(packet, "unfinished"),
     )
@@ -129,6 +140,8 @@ def _error(packet: Object) -> Error:
         read_text(packet, "message"),
         read_optional_seconds(packet, "retry_after"),
         None if request is None else request_number(packet),
+        None if (node := read_optional_text(packet, "node")) is None else NodeId(node),
+        _read_list(packet, "urls"),
     )
 
 
@@ -234,6 +247,8 @@ def _welcome(packet: Object) -> Welcome:
         replayed=read_replayed(packet, "replayed"),
         backup=None if backup is None else NodeId(backup),
         mirror=read_optional_text(packet, "mirror"),
+        cluster=read_cluster(packet, "cluster"),
+        following=following if isinstance(following := packet.get("following"), bool) else None,
     )
 
 
@@ -245,6 +260,13 @@ def _go_away(packet: Object) -> GoAway:
         None if node is None else NodeId(node),
         _optional_backoff(packet),
     )
+
+
+def _topology(packet: Object) -> Topology:
+    cluster = read_cluster(packet, "cluster")
+    if cluster is None:
+        raise BadField("'cluster' must be a list of nodes")
+    return Topology(cluster)
 
 
 def _update(packet: Object) -> Update:
@@ -349,6 +371,7 @@ LINK_FROM_SERVER: Final[LinkReaders] = {
     "ping": _ping,
     "pong": _pong,
     "go-away": _go_away,
+    "topology": _topology,
     "error": _error,
     "bye": _bye,
 }

@@ -17,8 +17,10 @@ from gateway.core.client.errors import (
 from gateway.core.client.reconnect_plan import MAX_VIOLATIONS, NextAttempt, ReconnectPlan
 from gateway.core.client.urls import check_urls, describe_url, with_hints
 from gateway.core.pacing.backoff import DEFAULT_BACKOFF, LEAST_BOUND
+from gateway.core.types import NodeId
 from gateway.core.wire.codes import ErrorCode, Reconnect
 from gateway.core.wire.packets import Backoff
+from gateway.core.wire.topology_packets import Cluster, ListedNode
 
 A, B = "ws://a/v1/connect", "ws://b/v1/connect"
 LOST = Ending(message="the connection was lost")
@@ -353,3 +355,52 @@ def test_new_advice_on_an_open_connection_counts_for_the_next_loss() -> None:
     plan.advised(Backoff(initial=8.0, maximum=10.0, stable_after=10.0))
     plan.lost(Ending(message="lost"), 5.0)
     assert attempt(plan, 5.0, random=0.5).delay == 4.0
+
+
+# --- What the cluster lists -------------------------------------------------------------------------------------------
+
+
+def listing(**nodes: str) -> Cluster:
+    return Cluster("r", tuple(ListedNode(NodeId(node), (url,)) for node, url in nodes.items()))
+
+
+def test_what_the_cluster_lists_comes_behind_what_was_given() -> None:
+    plan = opened(A)
+    plan.listed(listing(n1="ws://one", n2="ws://two", n3=A))
+    assert plan.urls == (A, "ws://one/v1/connect", "ws://two/v1/connect")
+    plan.lost(LOST, 0.0)
+    urls = []
+    for _ in range(4):
+        urls.append(attempt(plan, 0.0).url.partition("?")[0])
+        plan.failed(LOST, 0.0)
+    assert urls == [A, "ws://one/v1/connect", "ws://two/v1/connect", A]
+
+
+def test_nodes_that_are_gone_are_forgotten_and_the_place_is_kept() -> None:
+    plan = opened(A)
+    plan.listed(listing(n1="ws://one", n2="ws://two"))
+    plan.lost(Ending(message="go", planned=True, node="n2"), 0.0)
+    assert attempt(plan, 0.0).url == "ws://two/v1/connect?node=n2"
+    plan.connected(node="n2", cluster=listing(n2="ws://two"), window=60.0, backoff=BACKOFF, now=0.0)
+    assert list(plan.urls) == [A, "ws://two/v1/connect"]
+    plan.lost(LOST, 0.0)
+    assert attempt(plan, 0.0).url == "ws://two/v1/connect?node=n2", "the one that worked last"
+    plan.connected(node="n2", cluster=None, window=60.0, backoff=BACKOFF, now=0.0)
+    assert list(plan.urls) == [A]
+    plan.lost(LOST, 0.0)
+    assert attempt(plan, 0.0).url == f"{A}?node=n2"
+
+
+def test_who_is_sent_to_a_node_goes_straight_there_if_it_is_listed() -> None:
+    plan = opened(A, B)
+    plan.listed(listing(n2="ws://two", n3="ws://three"))
+    plan.lost(Ending(message="go", planned=True, node="n3"), 0.0)
+    assert attempt(plan, 0.0).url == "ws://three/v1/connect?node=n3"
+    plan.failed(LOST, 0.0)
+    assert attempt(plan, 0.0).url == f"{A}?node=n3", "unreachable: the next one"
+
+
+def test_who_does_not_discover_goes_by_what_was_given() -> None:
+    plan = ReconnectPlan((A,), connect_timeout=10.0, window=None, now=0.0, discover=False)
+    plan.listed(listing(n1="ws://one"))
+    assert plan.urls == (A,)
