@@ -182,9 +182,8 @@ class Node:
             ),
         )
         self._context = context
-        self._joined = self._may_leave = self._stopping = False
+        self._joined = self._may_leave = self._stopping = self.draining = False
         self.me = me
-        self.draining = False
         self._drain_task: asyncio.Task[None] | None = None
         self._store = FencedStore(context)
         self.sessions = Sessions(context, self._store, signer)

@@ -419,6 +419,14 @@ CASES: Final[dict[str, Case]] = {
         ({'gateway_namesakes{node="n1",instance="10.0.0.1:9101"}': still(0)},),
         {**NODE, "instance": "10.0.0.1:9101"},
     ),
+    "GatewayNoMaster": Case(
+        {'gateway_master{node="n1"}': "1x5 0x20", 'gateway_master{node="n2"}': still(0)},
+        ({'gateway_master{node="n1"}': still(0), 'gateway_master{node="n2"}': still(1)},),
+    ),
+    "GatewayMasterFlaps": Case(
+        {'gateway_master_changes_total{node="n1"}': "0x5 1+1x20"},
+        ({'gateway_master_changes_total{node="n1"}': "0x5 1x5 2x10"},),
+    ),
     "GatewayLeaseFlapping": Case(
         {'gateway_lease_lost_total{node="n1"}': "0x5 1x5 2x10"},
         ({'gateway_lease_lost_total{node="n1"}': "0x5 1x15"},),

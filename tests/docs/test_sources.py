@@ -136,7 +136,7 @@ DONE_WITH_TEST: Final = "| done | [`test_urls_are_completed`](../../tests/unit/c
         ("tests/cluster/test_several_urls.py", "tests/cluster/test_no_urls.py", "test_no_urls.py has no test"),
         ("`an outcome of the future is taken", "`an outcome of old is taken", "has no test 'an outcome of old"),
         ("](../adr/0004-", "](../explanation/0004-", "001-04: it does not link the decision to differ"),
-        ("As 000-15.", "As 000-51.", "000-16: there is no row 000-51"),
+        ("As 004-23.", "As 000-51.", "004-24: there is no row 000-51"),
         ("(001-05)", "(001-50)", "there is no row 001-50"),
     ],
 )

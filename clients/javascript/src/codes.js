@@ -83,6 +83,7 @@ export const RETRYABLE_ERRORS = Object.freeze([
   "rate_limited",
   "too_many_sessions",
   "try_later",
+  "not_master",
   "handshake_timeout",
   "authentication_unavailable",
 ]);

@@ -307,7 +307,7 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
             "Not all sessions are restored yet in a grid that came back, or more clients come than are taken on or "
             "verified.",
         ),
-        ErrorSpec(ErrorCode.NOT_MASTER, True, "The client follows the master, which is another node."),
+        ErrorSpec(ErrorCode.NOT_MASTER, True, "The client follows the master, which is another node (15.4)."),
         ErrorSpec(ErrorCode.PROTOCOL_ERROR, False, "The packet is not what the protocol allows here."),
         ErrorSpec(ErrorCode.UNKNOWN_PACKET_TYPE, False, "The packet's type is not known; the message names it."),
         ErrorSpec(ErrorCode.MESSAGE_TOO_BIG, False, "The message is larger than limits.message_bytes."),

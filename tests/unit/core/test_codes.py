@@ -33,6 +33,7 @@ def test_the_retryable_errors() -> None:
         "draining",
         "rate_limited",
         "authentication_unavailable",
+        "not_master",
         "try_later",
         "too_many_sessions",
         "handshake_timeout",
