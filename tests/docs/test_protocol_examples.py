@@ -90,6 +90,9 @@ from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
 from gateway.settings import Settings
 from tests.docs.exchange import WELCOME, Exchange, encode_body
 
+N1 = ListedNode(NodeId("n1"), ("wss://n1.example.com",))
+N2_URLS = ("wss://n2.example.com:8443", "wss://10.0.0.2")
+
 ROOT: Final = Path(__file__).parents[2]
 
 SUPPORTS: Final = frozenset({"handed_over", "mirrored", "replay"})
@@ -234,15 +237,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     "go-away-with-advice": GoAway(
         "the node drains", 0.0, backoff=Backoff(initial=3.0, maximum=10.0, stable_after=10.0)
     ),
-    "topology": Topology(
-        Cluster(
-            "5d41402abc4b",
-            (
-                ListedNode(NodeId("n1"), ("wss://n1.example.com",)),
-                ListedNode(NodeId("n2"), ("wss://n2.example.com:8443", "wss://10.0.0.2")),
-            ),
-        )
-    ),
+    "topology": Topology(Cluster("5d41402abc4b", (N1, ListedNode(NodeId("n2"), N2_URLS)))),
     "bye": Bye("done"),
     "error": Error(ErrorCode.PROTOCOL_ERROR, f"'attempt' must be an integer from 1 to {codec.MAX_NUMBER}"),
     "error-not-master": Error(
