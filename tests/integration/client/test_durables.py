@@ -322,7 +322,7 @@ async def test_shared_readers_that_come_and_go_settle_each_event_once(cluster: C
                 consumer = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=5)
                 for _ in range(dice.randint(1, 40)):
                     try:
-                        async with asyncio.timeout(scaled(0.5)):
+                        async with time_limit(0.5):
                             message = await anext(consumer)
                     except TimeoutError:
                         break

@@ -14,6 +14,7 @@ from gateway.settings import HostPort, Interface
 from tests.support.certificates import Authority
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
+from tests.support.times import scaled
 
 LOOPBACK = HostPort("127.0.0.1", 0)
 PUBLIC, INSIDE = Interface(name="public", listen=LOOPBACK), Interface(name="inside", listen=LOOPBACK, tls=False)
@@ -45,7 +46,7 @@ async def test_only_advertised_interfaces_for_clients_are_listed() -> None:
     silent = replace(INSIDE, url="ws://inside.example")
     links = Interface(name="cluster", listen=LOOPBACK, clients=False, links=True)
     async with (
-        running_node(dev=True, interface=(advertised, silent, links), link=LOOPBACK, lease_renew=0.1) as node,
+        running_node(dev=True, interface=(advertised, silent, links), link=LOOPBACK, lease_renew=scaled(0.1)) as node,
         RawClient(f"http://127.0.0.1:{node.gateway.port}/v1/connect") as raw,
     ):
         welcome = await raw.hello(supports=["topology"])
@@ -59,7 +60,7 @@ async def test_who_comes_by_the_tls_of_the_node_is_told_of_no_clear_text(authori
         replace(PUBLIC, url="wss://public.example", advertise=True),
         replace(INSIDE, url="ws://inside.example", advertise=True),
     )
-    async with running_node(tls_certificate=authority.issue("n1"), interface=both, lease_renew=0.1) as node:
+    async with running_node(tls_certificate=authority.issue("n1"), interface=both, lease_renew=scaled(0.1)) as node:
         await eventually(lambda: bool(node.gateway.node._cluster_list._lists[True].nodes))
         async with connect(url(node, "public", "wss"), ssl=authority.trust()) as session:
             assert session.urls[1:] == ("wss://public.example/v1/connect",)

@@ -26,6 +26,7 @@ def all_keys() -> list[str]:
         KEYS.reports,
         KEYS.clocks,
         KEYS.lost,
+        KEYS.master,
     ]
     tables = [KEYS.revocations, KEYS.revoked, KEYS.revisions, KEYS.destinations, KEYS.destination_news]
     partitioned = [
@@ -44,11 +45,15 @@ def all_keys() -> list[str]:
         *KEYS.queues,
         *KEYS.queues_due,
         *KEYS.deliveries,
+        *KEYS.durables,
+        *KEYS.transactions_due,
+        *KEYS.prepared,
         *KEYS.journal,
         *KEYS.journal_state,
     ]
     single = [KEYS.session(SESSION), KEYS.receipts(17, SESSION), KEYS.log(17, TopicPath("a/b"))]
     single += [KEYS.consuming(17, SESSION), *KEYS.queue(17, TopicPath("a/b"))[:9]]
+    single += [KEYS.call_key(SESSION), KEYS.durable("alice")[0], *KEYS.transactions(SESSION)[:2]]
     return [*fixed, inbox, *tables, *partitioned, *single]
 
 
