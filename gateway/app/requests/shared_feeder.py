@@ -135,6 +135,7 @@ class SharedFeeder:
     async def _feed(self, feed: _Feed, fed: Fed | None, selector: Selector, number: int) -> None:
         """Feed one, until nobody consumes here, or it is removed."""
         known: Mapping[int, EventId] | None = None
+        gap = False
         while feed.consumers and fed is not None:
             if fed.ready >= AHEAD:
                 feed.news.clear()
@@ -144,12 +145,17 @@ class SharedFeeder:
                 continue
             places = _places(fed.position) if known is None else known
             page = await self._pages.find(selector, places, earliest=True, limit=FEED_AT_ONCE)
+            # It is told by the first event that follows, which may be in a later page.
+            gap = gap or page.missing is not None
             if page.found:
-                events, known = _events(page), None
+                events = _events(page, gap=gap)
                 upto = ",".join(page.positions[each] for each in sorted(page.positions))
                 fed = await self._queues.feed(feed.queue, self._bounds, after=fed.position, upto=upto, events=events)
-            elif page.complete:
-                known = dict(page.positions)
+                # Moved by this step or by another node's, which has seen the gap, too.
+                known, gap = None, False
+                continue
+            known = dict(page.positions)
+            if page.complete:
                 await self._wait(feed, number, known.get(number))
 
     async def _wait(self, feed: _Feed, number: int, reached: EventId | None) -> None:
@@ -178,7 +184,7 @@ def _places(position: str) -> dict[int, EventId]:
     return {int(each.partition("-")[0]): EventId(each) for each in position.split(",") if each}
 
 
-def _events(page: Page) -> list[tuple[bytes, bytes]]:
+def _events(page: Page, *, gap: bool) -> list[tuple[bytes, bytes]]:
     """Write the events of a page as headers and values of messages (protocol 14.5)."""
     events: list[tuple[bytes, bytes]] = []
     for event, snapshot in page.found:
@@ -187,7 +193,7 @@ def _events(page: Page) -> list[tuple[bytes, bytes]]:
             headers["snapshot"] = "true"
         if not event.value:
             headers["removed"] = "true"
-        if page.missing is not None and not events:
+        if gap and not events:
             headers["gap"] = "true"
         events.append((json_text(headers), event.value or b"null"))
     return events

@@ -25,6 +25,7 @@ from gateway.client import (
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.selectors import parse_selector
+from gateway.core.types import TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import DurableName
 from tests.integration.client.cutting_proxy import CuttingProxy
@@ -287,6 +288,25 @@ async def test_what_nobody_consumes_waits_in_the_history(cluster: Cluster) -> No
     await cluster.publish(1, COUNT)
     consumer = await (await cluster.client(2)).subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=8)
     assert await settle(consumer, COUNT) == list(range(1, COUNT + 1))
+
+
+async def test_what_is_not_kept_any_more_is_told_by_the_first_message_that_follows(cluster: Cluster) -> None:
+    await cluster.nodes[0].gateway.node.destinations.set(
+        Destination(selector=parse_selector(ORDERS), limits=HistoryLimits(count=5), origin=Origin.ADMINISTRATOR)
+    )
+    session = await cluster.client(1)
+    history = cluster.nodes[1].gateway.node.destinations.table.history
+    await eventually(lambda: (limits := history(TopicPath("orders/1"))) is not None and limits.count == 5)
+    first = await session.publish("orders/1", 0)
+    for number in range(1, 400):
+        await session.publish("orders/1", number)
+    consumer = await session.subscribe_durable("billing", ORDERS, shared=True, start=first.event_id)
+    async with time_limit(PATIENCE):
+        messages = [await anext(consumer)]
+        while messages[-1].value != 399:
+            messages.append(await anext(consumer))
+    assert len(messages) < 400
+    assert [each.headers.get("gap") for each in messages] == ["true"] + [None] * (len(messages) - 1)
 
 
 async def test_only_who_may_select_the_topics_and_whose_it_is_consumes(cluster: Cluster) -> None:
