@@ -11,8 +11,8 @@ from typing import Final
 from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
-from gateway.app.delivery.delivery import Cuts
 from gateway.app.registry.sessions import Sessions
+from gateway.app.session.cuts import Cuts
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue import mirror_metrics as mirror_catalogue
@@ -125,7 +125,8 @@ class SessionTaker:
                 return None
             if isinstance(given, Given) and self._assume(session, given, presented):
                 session.given_by = None if node == self._me else node
-                return Cuts(given.cuts, given.unfinished)
+                session.arriving = Cuts(given.cuts, given.unfinished)
+                return session.arriving
         return None
 
     # --- Copies -------------------------------------------------------------------------------------------------------
@@ -189,7 +190,8 @@ class SessionTaker:
                 session.from_copy = True
                 if node == self._me and self._holder is not None:
                     self._holder.taken(session.ownership)
-                return Cuts(given.cuts, given.unfinished)
+                session.arriving = Cuts(given.cuts, given.unfinished)
+                return session.arriving
         return None
 
     async def _wait_for_link(self, node: NodeRef) -> bool:
