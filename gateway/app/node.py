@@ -42,6 +42,7 @@ from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.cluster.takeover.stages import ReportStage, SessionStage, TakeoverStages
 from gateway.app.cluster.takeover.suspicion import SuspicionWatch
 from gateway.app.cluster.takeover.takeovers import Takeovers
+from gateway.app.cluster.transaction_reaper import TransactionReaper
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
 from gateway.app.destinations.destinations import Destinations
@@ -414,6 +415,12 @@ class Node:
         self._background.forever(self._followers.run, "followers")
         self._background.forever(self.history_sweeper.run, "history-sweeper")
         self._background.forever(self.durable_sweeper.run, "durable-sweeper")
+        reaper = TransactionReaper(
+            self._context,
+            alive=lambda: self._membership.alive,
+            may_reap=lambda: not self._grid_recovery.is_recovering(),
+        )
+        self._background.forever(reaper.run, "transaction-reaper")
         if self._context.limits.stored.counts:
             self._background.forever(self._left_sessions.run, "left-sessions")
 

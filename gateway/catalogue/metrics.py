@@ -19,6 +19,7 @@ from gateway.catalogue import (
     queue_metrics,
     takeover_metrics,
     topology_metrics,
+    transaction_metrics,
 )
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
@@ -585,6 +586,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(durable_metrics),
         vars(call_metrics),
         vars(takeover_metrics),
+        vars(transaction_metrics),
     )
     for each in list(module.values())
     if isinstance(each, Metric)

@@ -17,6 +17,7 @@ from gateway.client.durable_streams import DurableStream
 from gateway.client.history_streams import HistoryStream
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
+from gateway.client.transactions import Transaction
 from gateway.core.client.errors import (
     ClearTextWarning,
     ConnectFailed,
@@ -30,6 +31,7 @@ from gateway.core.client.errors import (
     InvalidValue,
     NoSuchDurable,
     NoSuchQueue,
+    NoSuchTransaction,
     NotHeld,
     PositionGone,
     QueueFull,
@@ -76,6 +78,7 @@ __all__ = [
     "MessageConsumer",
     "NoSuchDurable",
     "NoSuchQueue",
+    "NoSuchTransaction",
     "NotHeld",
     "Notice",
     "PositionGone",
@@ -96,6 +99,7 @@ __all__ = [
     "SessionState",
     "StreamOverflow",
     "TooManySelections",
+    "Transaction",
     "Unauthenticated",
     "Update",
     "UpdateStream",

@@ -10,6 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self
 
+from gateway.core.client.consumers import Consumers
 from gateway.core.client.errors import GatewayError, NotHeld
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.types import DeliveryTag, MessageId
@@ -61,6 +62,10 @@ class Requests(Protocol):
 
     async def settle(self, settlements: Sequence[Settle], seconds: float | None) -> None:
         """Say what becomes of messages of one queue, and wait for the answers."""
+
+    @property
+    def consumers(self) -> Consumers:
+        """What the client knows of messages."""
 
     def allow(self, ask: Consume) -> None:
         """Ask for another credit, without waiting."""
@@ -126,6 +131,10 @@ class Message:
             NotHeld, RequestRefused, RequestTimedOut, SessionEnded: as for ``accept``.
         """
         await self._consumer.settle(self._tag, Settlement.RELEASE, timeout, delay)
+
+    def stage(self, outcome: Settlement, delay: float) -> list[tuple[MessageConsumer, Settle]]:
+        """Take it, to settle it within a transaction; for ``gateway.client.transactions``."""
+        return [(self._consumer, each) for each in self._consumer.stage(self._tag, outcome, delay)]
 
 
 class MessageConsumer:
@@ -211,17 +220,40 @@ class MessageConsumer:
         delay: float = 0.0,
     ) -> None:
         """Settle a message; see ``Message``."""
+        if self.mode is not AckMode.EACH and outcome is Settlement.ACCEPT:
+            return
+        await self._supervisor.settle(self.take(tag, outcome, delay), timeout)
+
+    def take(self, tag: DeliveryTag, outcome: Settlement, delay: float) -> list[Settle]:
+        """Take a message, or with ``client`` also those before it, out of what the application has to settle.
+
+        Raises:
+            ValueError: the consumer settles by itself.
+            NotHeld: there is none.
+        """
         if self.mode is not AckMode.EACH:
-            if outcome is Settlement.ACCEPT:
-                return
             raise ValueError(f"a consumer with ack={self._ack.value!r} settles by itself; use 'each' or 'client'")
         if tag not in self._unsettled:
             raise NotHeld("the message was settled already, or its consumer was cancelled")
         all_before = self._ack is Ack.CLIENT and outcome is Settlement.ACCEPT
         tags = [each for each in self._unsettled if each <= tag] if all_before else [tag]
         messages = tuple((self._unsettled.pop(each), each) for each in tags)
-        parts = [messages[start : start + MOST_CREDIT] for start in range(0, len(messages), MOST_CREDIT)]
-        await self._supervisor.settle([Settle(UNNUMBERED, self.queue, part, outcome, delay) for part in parts], timeout)
+        parts = range(0, len(messages), MOST_CREDIT)
+        return [Settle(UNNUMBERED, self.queue, messages[at : at + MOST_CREDIT], outcome, delay) for at in parts]
+
+    def stage(self, tag: DeliveryTag, outcome: Settlement, delay: float) -> list[Settle]:
+        """Take messages to settle them within a transaction: until that is over, they are nothing new; see ``take``."""
+        taken = self.take(tag, outcome, delay)
+        self._supervisor.consumers.settle(self.queue, [each for settle in taken for _, each in settle.messages])
+        return taken
+
+    def unstage(self, settle: Settle, *, done: bool) -> None:
+        """The transaction is over; if it was not done, the messages can be settled otherwise."""
+        tags = [tag for _, tag in settle.messages]
+        self._supervisor.consumers.settled(self.queue, tags)
+        if not done and not self._ended:
+            self._unsettled |= {tag: message for message, tag in settle.messages}
+            self._supervisor.consumers.keep(self.queue, tags)
 
     def received(self, packet: MessagePacket) -> None:
         """Take in a message."""

@@ -23,6 +23,7 @@ from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, follo
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
+from gateway.client.transactions import Transaction
 from gateway.core.client.errors import (
     ClearTextWarning,
     InvalidPosition,
@@ -387,6 +388,14 @@ class Session(DurableCalls):
         if type(credit) is not int or not 1 <= credit <= MOST_CREDIT:
             raise ValueError(f"credit is a number of messages from 1 to {MOST_CREDIT}, not {credit!r}")
         return await self._supervisor.consume(path, credit, Ack(ack), timeout)
+
+    def transaction(self, *, timeout: float | None = None) -> Transaction:
+        """Publish, send and settle as a whole, or not at all (P16): ``async with session.transaction() as t``.
+
+        Args:
+            timeout: seconds for each request of it; None for the session's default.
+        """
+        return Transaction(self._supervisor, timeout)
 
     async def set_properties(self, changes: Mapping[str, str | None], *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """Change user-defined properties; returns once the grid has them.

@@ -26,6 +26,7 @@ from gateway.client.options import Options, time_limit
 from gateway.client.subscriptions import Streams
 from gateway.client.transport import Transport, make_http
 from gateway.core.client import effects
+from gateway.core.client.consumers import Consumers
 from gateway.core.client.credentials import EXPIRING
 from gateway.core.client.effects import Effect
 from gateway.core.client.endings import Ending
@@ -47,6 +48,7 @@ from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.durable_packets import DURABLES, DurableRequest
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
 from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Cancel, Consume, Declare, Message, Settle
+from gateway.core.wire.transaction_packets import TRANSACTIONS
 
 log = logging.getLogger("gateway.client")
 log.addHandler(logging.NullHandler())
@@ -262,6 +264,19 @@ class Supervisor:
         """
         self._check_supports(TEMPORARY, "temporary queues")
         return (await self.request(Declare(UNNUMBERED), seconds)).queue or ""
+
+    @property
+    def consumers(self) -> Consumers:
+        """What the client knows of messages."""
+        return self._machine.consumers
+
+    def check_transactions(self) -> None:
+        """Make sure that the node of the moment knows transactions.
+
+        Raises:
+            RequestRefused: it is of an older release, and would not understand what is asked.
+        """
+        self._check_supports(TRANSACTIONS, "transactions")
 
     async def consume(self, queue: str, credit: int, ack: Ack, seconds: float | None) -> MessageConsumer:
         """Consume from a queue; see ``Session.consume``.

@@ -118,10 +118,12 @@ class Committed(NamedTuple):
     Attributes:
         operations: how many it had.
         duplicate: True if an earlier command with this request had committed it.
+        settled: what of it settled messages; nothing of a duplicate.
     """
 
     operations: int
     duplicate: bool
+    settled: tuple[StagedSettle, ...] = ()
 
 
 class Reaped(NamedTuple):

@@ -160,7 +160,8 @@ async def test_a_commit_executes_all_of_it(harness: Harness) -> None:
     await user.stage(number, publish('"a"'), send('"out"'), user.settle(message), publish('"b"'))
     assert await value(grid) is None
     assert await counts(grid, INPUT) == (0, 0, 1, 0)
-    assert await user.commit(number) == Committed(4, duplicate=False)
+    settled = (user.settle(message),)
+    assert await user.commit(number) == Committed(4, duplicate=False, settled=settled)
     assert (await value(grid) or (b"", 0))[0] == b'"b"'
     assert await counts(grid, INPUT) == (0, 0, 0, 0)
     assert await counts(grid, OUTPUT) == (1, 0, 0, 0)

@@ -26,6 +26,7 @@ UNSEEN: Final = {
     "gateway_queue_deliveries_total": "what goes through queues is told by who looks at them",
     "gateway_queue_sends_total": "as before; senders are told of a full queue",
     "gateway_queue_settlements_total": "as before",
+    "gateway_transactions_total": "clients are told of each that was refused; what nobody goes on with is theirs",
     "gateway_reading_deferred_total": "turns are shared as they should; GatewayEventLoopLag asks for it in its runbook",
     "gateway_suspicions_total": "those that last make GatewayLinksPartitioned, whose runbook asks for it",
     "gateway_suspicions_cleared_total": "as before",

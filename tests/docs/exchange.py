@@ -51,6 +51,7 @@ from gateway.core.wire.queue_packets import (
     Send,
     Settle,
 )
+from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
 
 PLENTY: Final = 1 << 20
 TOPIC: Final = "prices/ACME"
@@ -126,6 +127,8 @@ def encode_body(body: object) -> bytes:
             headers = codec.json_text(dict(body.headers)) if body.headers else b""
             return codec.encode_message(body, headers, codec.json_text(body.value))
         case Send() | Consume() | Cancel() | Settle() | Declare():
+            return codec.encode_request(body)
+        case Begin() | Stage() | Commit() | Rollback():
             return codec.encode_request(body)
         case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
             return codec.encode_request(body)
@@ -311,3 +314,14 @@ class Exchange:
         assert self.client.received == PacketId(2)
         self.client.send_link(Bye("done"))
         yield self.from_client()
+
+
+_ELEVEN: Final = RequestNumber(11)
+
+OF_TRANSACTIONS: Final = (
+    Begin(_ELEVEN),
+    Stage(RequestNumber(12), _ELEVEN, Publish(RequestNumber(12), "orders/7", b'{"state":"shipped"}')),
+    Commit(RequestNumber(13), _ELEVEN),
+    Rollback(RequestNumber(14), _ELEVEN),
+)
+"""What the examples of section 16 mean, each with the packet number of its request."""

@@ -286,7 +286,10 @@ class GridData:
         found = self.transactions.find(session, number, now)
         if found is None:
             return TransactionRefused.UNKNOWN
-        outcome = self._execute(session, found.operations, now) or Committed(len(found.operations), duplicate=False)
+        settles = tuple(each for each in found.operations if isinstance(each, StagedSettle))
+        outcome = self._execute(session, found.operations, now) or Committed(
+            len(found.operations), duplicate=False, settled=settles
+        )
         self.transactions.end(session, number, request, outcome)
         return outcome
 

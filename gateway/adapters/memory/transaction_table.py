@@ -110,7 +110,7 @@ class TransactionTable:
         if found is None or found.outcome is None or found.request != request:
             return None
         outcome = found.outcome
-        return outcome._replace(duplicate=True) if isinstance(outcome, Committed) else outcome
+        return outcome._replace(duplicate=True, settled=()) if isinstance(outcome, Committed) else outcome
 
     def end(
         self,

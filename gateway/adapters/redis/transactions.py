@@ -46,6 +46,7 @@ from gateway.ports import (
     Reaped,
     SessionGone,
     Staged,
+    StagedSettle,
     TransactionRefused,
     staged_bytes,
 )
@@ -76,6 +77,7 @@ class _Taken:
         outcome: what was decided, with ``_ROLLED_BACK`` and ``_DONE``.
         count: operations that it has.
         parts: what it does in each partition.
+        settled: what of it settles messages.
     """
 
     session: SessionId
@@ -85,6 +87,12 @@ class _Taken:
     outcome: str
     count: int
     parts: Sequence[Part]
+    settled: tuple[StagedSettle, ...] = ()
+
+    @property
+    def committed(self) -> Committed:
+        """What is told of it once it is executed."""
+        return Committed(self.count, duplicate=False, settled=self.settled)
 
 
 class RedisTransactions:
@@ -260,7 +268,7 @@ class RedisTransactions:
                 return TransactionRefused.UNKNOWN
             taken = self._taken(session, number, reply)
             if taken.state == _DONE:
-                return _outcome(taken.outcome, taken.count, duplicate=True)
+                return _outcome(taken.outcome, Committed(taken.count, duplicate=True))
             ended = await self._complete(taken)
             if ended is not None:
                 return ended
@@ -275,7 +283,8 @@ class RedisTransactions:
             except (ValueError, KeyError, TypeError) as error:
                 self._foreign.skipped(self._keys.transactions(session)[1], str(number), error)
         parts = parts_of(operations, lambda path: topic_partition(path, self._depth))
-        return _Taken(session, number, state.decode(), int(turn), outcome.decode(), int(count), parts)
+        settled = tuple(each for each in operations if isinstance(each, StagedSettle))
+        return _Taken(session, number, state.decode(), int(turn), outcome.decode(), int(count), parts, settled)
 
     async def _complete(self, taken: _Taken) -> Committed | TransactionRefused | None:
         """Go on from the state in which it was taken; None if somebody else has taken it since."""
@@ -292,7 +301,7 @@ class RedisTransactions:
             state, outcome = taken.state, taken.outcome
         if not await self._finish(taken, state) or not await self._decide(taken, _DONE):
             return None
-        return _outcome(outcome if state == _ROLLED_BACK else "-", taken.count, duplicate=False)
+        return _outcome(outcome if state == _ROLLED_BACK else "-", taken.committed)
 
     async def _commit_at_once(self, taken: _Taken) -> Committed | TransactionRefused | None:
         keys: list[Argument] = []
@@ -314,7 +323,7 @@ class RedisTransactions:
         self._see_to([reply])
         if reply == b"overtaken":
             return None
-        return _outcome("-" if reply == b"ok" else reply.decode(), taken.count, duplicate=False)
+        return _outcome("-" if reply == b"ok" else reply.decode(), taken.committed)
 
     async def _prepare(self, taken: _Taken) -> str | None:
         """Prepare it in each partition; returns "-", or why it cannot be, or None if somebody else has taken it."""
@@ -418,5 +427,5 @@ def _in_doubt() -> Iterator[None]:
         raise GridUnavailable(str(refused)) from refused
 
 
-def _outcome(text: str, operations: int, *, duplicate: bool) -> Committed | TransactionRefused:
-    return Committed(operations, duplicate) if text == "-" else TransactionRefused(text)
+def _outcome(text: str, committed: Committed) -> Committed | TransactionRefused:
+    return committed if text == "-" else TransactionRefused(text)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from gateway.app.context import Context
 from gateway.app.registry.fencing import Fencing, NotWritten, Outdated, SessionLost
@@ -15,7 +15,7 @@ from gateway.app.registry.recent_ends import End, RecentEnds
 from gateway.app.session.consumer import Terms
 from gateway.app.session.session import Session, StoredUnder
 from gateway.core.topics.selections import Selections
-from gateway.core.types import Attempt, DeliveryTag, Epoch, SessionId, TokenGeneration, TopicPath
+from gateway.core.types import Attempt, DeliveryTag, Epoch, RequestNumber, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Advance,
@@ -23,6 +23,7 @@ from gateway.ports import (
     AttachRefused,
     ClaimRefused,
     ClaimResult,
+    Committed,
     DurableName,
     DurableTerms,
     Fenced,
@@ -43,7 +44,11 @@ from gateway.ports import (
     SettleCommand,
     SettleResult,
     SettleStep,
+    Staged,
+    TransactionRefused,
 )
+
+T = TypeVar("T")
 
 Proof: TypeAlias = tuple[Ownership, TokenGeneration]
 """The generation of a token that a client has shown to hold, and by whose ownership the grid is told."""
@@ -375,6 +380,62 @@ class FencedStore(Fencing):
             Outdated, SessionLost, GridUnavailable: as above.
         """
         await self._write(session, lambda ownership: self._grid.durables.release(ownership, name))
+
+    # --- Transactions -------------------------------------------------------------------------------------------------
+
+    async def begin_transaction(self, session: Session, number: RequestNumber) -> TransactionRefused | None:
+        """Begin a transaction; only of sessions that are replicated. See ``TransactionStore.begin``.
+
+        Raises:
+            Outdated, SessionLost: see ``fencing``.
+            GridUnavailable: it may have been done.
+        """
+        transactions, settled = self._grid.transactions, session.settled()
+        return await self._asked(session, lambda ownership: transactions.begin(ownership, number, settled=settled))
+
+    async def stage(
+        self, session: Session, transaction: RequestNumber, request: RequestNumber, operation: Staged
+    ) -> TransactionRefused | None:
+        """Add to a transaction; see ``TransactionStore.stage``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        transactions = self._grid.transactions
+        return await self._asked(
+            session, lambda ownership: transactions.stage(ownership, transaction, request, operation)
+        )
+
+    async def commit(
+        self, session: Session, transaction: RequestNumber, request: RequestNumber
+    ) -> Committed | TransactionRefused:
+        """Execute a transaction, or nothing of it; see ``TransactionStore.commit``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        transactions, settled = self._grid.transactions, session.settled()
+        return await self._asked(
+            session, lambda ownership: transactions.commit(ownership, transaction, request, settled=settled)
+        )
+
+    async def roll_back(self, session: Session, transaction: RequestNumber) -> None:
+        """Forget a transaction; see ``TransactionStore.roll_back``.
+
+        Raises:
+            Outdated, SessionLost, GridUnavailable: as above.
+        """
+        await self._write(session, lambda ownership: self._grid.transactions.roll_back(ownership, transaction))
+
+    async def _asked(self, session: Session, ask: Callable[[Ownership], Awaitable[T]]) -> T:
+        """Write, and tell what the grid has answered."""
+        answers: list[T] = []
+
+        async def write(ownership: Ownership) -> None:
+            answers.append(await ask(ownership))
+
+        await self._write(session, write)
+        return answers[-1]
 
     # --- Of other nodes -----------------------------------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ from gateway.app.requests.history import HistoryReading
 from gateway.app.requests.publish import Publishing
 from gateway.app.requests.queueing import Queueing
 from gateway.app.requests.subscribe import Selecting
+from gateway.app.requests.transacting import Transacting
 from gateway.app.requests.turns import Turns
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
@@ -57,6 +58,7 @@ from gateway.core.wire.queue_packets import (
     Send,
     Settle,
 )
+from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
 from gateway.ports import (
     GridRefused,
     GridUnavailable,
@@ -124,6 +126,7 @@ class Requests:
         self._queueing = Queueing(context, store, sessions, authorisation, pages)
         self._durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
         self.consumers = self._queueing.consumers
+        self._transacting = Transacting(context, store, self._publishing, self._queueing)
 
     def lane(self, session: Session) -> RequestLane[Session]:
         """Make the lane in which the pending requests of a session are executed."""
@@ -168,7 +171,7 @@ class Requests:
         self._sessions.flusher.mark(session)
         return True
 
-    async def _step(self, session: Session, run: Sequence[Work]) -> None:
+    async def _step(self, session: Session, run: Sequence[Work]) -> None:  # noqa: C901 - a case for each kind
         match run[0]:
             case Publish():
                 await self._publishing.publish(session, [work for work in run if isinstance(work, Publish)])
@@ -180,6 +183,8 @@ class Requests:
                 await self._durables.execute(session, request)
             case Send() | Settle() | Consume() | Cancel() | Declare():
                 await self._queueing.execute(session, run)
+            case Begin() | Stage() | Commit() | Rollback() as request:
+                await self._transacting.execute(session, request)
             case SetProperties() as request:
                 await self._set_properties(session, request)
             case Authenticate() as request:

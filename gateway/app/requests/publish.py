@@ -21,7 +21,7 @@ from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Publish
-from gateway.ports import Fenced, GridRefused, Operation, Ownership, PublishCommand, Published
+from gateway.ports import Fenced, GridRefused, Operation, Ownership, PublishCommand, Published, StagedPublish
 
 KNOWN_TOPIC_BYTES: Final = 16 * 1024 * 1024
 """Bytes of topics whose check and partition are remembered: some 65,000 usual ones, those that are published most."""
@@ -149,6 +149,27 @@ class Publishing:
                     )
                 )
         return commands
+
+    def staged(self, session: Session, request: Publish) -> StagedPublish:
+        """Make of a publish what its transaction does.
+
+        Raises:
+            RequestRefused: it cannot be published.
+        """
+        largest = self._parameters.limits.value_bytes
+        if len(request.value) > largest:
+            self._limits.count("limit_value_bytes")
+            raise too_large(request, largest)
+        topic, _ = self._place(request.topic)
+        if not session.permissions.publishes_all:
+            self._authorisation.check_publish(session, topic)
+        return StagedPublish(
+            topic,
+            request.value,
+            self._limits.most_topics(session),
+            self._parameters.partition_bytes,
+            self._destinations.history(topic) if self._destinations.has_history else None,
+        )
 
     def _place(self, text: str) -> tuple[TopicPath, int]:
         known = self._places.get(text)

@@ -55,6 +55,8 @@ from gateway.ports import (
     Sent,
     SettleResult,
     SettleStep,
+    StagedSend,
+    StagedSettle,
 )
 
 MOST_QUEUES: Final = 100
@@ -183,7 +185,23 @@ class Queueing:
             self._metrics.add(catalogue.QUEUE_SENDS, label="refused")
             session.decline(request.request, refusal)
 
-    def _command(self, session: Session, request: Send, touched: set[int]) -> SendCommand:
+    def staged_send(self, session: Session, request: Send) -> StagedSend:
+        """Make of a message what its transaction does.
+
+        Raises:
+            RequestRefused: it cannot be sent.
+        """
+        queue, limits = self._checked_send(session, request)
+        return StagedSend(
+            queue=queue,
+            value=request.value,
+            headers=_headers(request.headers),
+            bounds=bounds_of(limits),
+            delay=request.delay,
+            expires=_life(request, limits),
+        )
+
+    def _checked_send(self, session: Session, request: Send) -> tuple[TopicPath, QueueLimits]:
         queue, limits = self._find(request.queue)
         largest = self._parameters.limits.value_bytes
         if len(request.value) > largest:
@@ -192,13 +210,16 @@ class Queueing:
                 code=ErrorCode.VALUE_TOO_LARGE,
             )
         self._authorisation.check_send(session, queue)
+        if request.delay > LONGEST_DELAY or _life(request, limits) > LONGEST_DELAY or request.expires == 0:
+            raise RequestRefused("delay and expires are seconds, of a year at most, and expires is above 0")
+        return queue, limits
+
+    def _command(self, session: Session, request: Send, touched: set[int]) -> SendCommand:
+        queue, limits = self._checked_send(session, request)
         partition = topic_partition(queue, self._parameters.topic_depth)
         known = session.publish_partitions | touched
         if partition not in known:
             self._limits.check_receipts(session, len(known) + 1)
-        expires = limits.expires if request.expires is None else request.expires
-        if request.delay > LONGEST_DELAY or (expires or 0.0) > LONGEST_DELAY or request.expires == 0:
-            raise RequestRefused("delay and expires are seconds, of a year at most, and expires is above 0")
         touched.add(partition)
         return SendCommand(
             ownership=session.ownership,
@@ -209,7 +230,7 @@ class Queueing:
             headers=_headers(request.headers),
             bounds=bounds_of(limits),
             delay=request.delay,
-            expires=expires or 0.0,
+            expires=_life(request, limits),
             stored=self._store.replicated,
         )
 
@@ -364,14 +385,12 @@ class Queueing:
 
     async def _settle(self, session: Session, queue: TopicPath, run: Sequence[Settle]) -> list[SettleResult]:
         consumer = None if session.consumers is None else session.consumers.get(queue)
-        limits = self._destinations.queue(queue)
-        pause = 0.0 if limits is None else limits.redelivery_delay
         steps = tuple(
             SettleStep(
                 each.request,
                 each.outcome,
                 tuple((tag, message) for message, tag in each.messages),
-                max(each.delay, pause) if each.outcome is Settlement.RELEASE else 0.0,
+                self._delay(queue, each),
             )
             for each in run
         )
@@ -391,6 +410,31 @@ class Queueing:
             consumer.forget([tag for step in steps for tag, _ in step.messages])
         self.feeder.settled(queue)
         return results
+
+    def staged_settle(self, session: Session, request: Settle) -> StagedSettle:
+        """Make of a settlement what its transaction does.
+
+        Raises:
+            RequestRefused: it cannot be settled.
+        """
+        queue = self._checked(session, request.queue, [request])
+        return StagedSettle(
+            queue=queue,
+            outcome=request.outcome,
+            messages=tuple((tag, message) for message, tag in request.messages),
+            delay=self._delay(queue, request),
+        )
+
+    def settled(self, session: Session, operation: StagedSettle) -> None:
+        """A transaction has settled what a consumer of this node held."""
+        self._metrics.add(catalogue.QUEUE_SETTLEMENTS, len(operation.messages), label=operation.outcome.value)
+        if session.consumers is not None and (consumer := session.consumers.get(operation.queue)) is not None:
+            consumer.forget([tag for tag, _ in operation.messages])
+
+    def _delay(self, queue: TopicPath, request: Settle) -> float:
+        limits = self._destinations.queue(queue)
+        pause = 0.0 if limits is None else limits.redelivery_delay
+        return max(request.delay, pause) if request.outcome is Settlement.RELEASE else 0.0
 
     def _reply(self, session: Session, request: Settle, answer: SettleResult | RequestRefused) -> None:
         if isinstance(answer, RequestRefused):
@@ -432,6 +476,11 @@ class Queueing:
 
 def _no_queue(queue: TopicPath) -> RequestRefused:
     return RequestRefused(f"there is no queue {shown(queue)}", code=ErrorCode.NO_SUCH_QUEUE)
+
+
+def _life(request: Send, limits: QueueLimits) -> float:
+    """Tell after how many seconds a message expires; 0 for never."""
+    return (limits.expires if request.expires is None else request.expires) or 0.0
 
 
 def _headers(headers: Mapping[str, str]) -> bytes:

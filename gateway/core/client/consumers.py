@@ -79,6 +79,10 @@ class Consumer:
         """There is an answer, or nobody waits for one; should the messages come all the same, it is given them."""
         self._settling.difference_update(tags)
 
+    def keep(self, tags: Iterable[DeliveryTag]) -> None:
+        """What the application has said does not hold any more: it has them still, and may settle them otherwise."""
+        self._held.update(tags)
+
     def recovered(self, *, restarted: bool) -> Consume:
         """The session goes on at another place: tell how to ask for what it holds."""
         if restarted:
@@ -121,6 +125,11 @@ class Consumers:
         """See ``Consumer.settle``."""
         if (consumer := self._by_queue.get(queue)) is not None:
             consumer.settle(tags)
+
+    def keep(self, queue: str, tags: Iterable[DeliveryTag]) -> None:
+        """See ``Consumer.keep``."""
+        if (consumer := self._by_queue.get(queue)) is not None:
+            consumer.keep(tags)
 
     def settled(self, queue: str, tags: Iterable[DeliveryTag]) -> None:
         """See ``Consumer.settled``."""

@@ -24,6 +24,7 @@ GatewayError                    (gateway.core)
     ├── NotHeld
     ├── NoSuchDurable
     ├── DurableInUse
+    ├── NoSuchTransaction
     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
 ```
 
@@ -58,6 +59,7 @@ __all__ = [
     "InvalidValue",
     "NoSuchDurable",
     "NoSuchQueue",
+    "NoSuchTransaction",
     "NotHeld",
     "PositionGone",
     "QueueFull",
@@ -220,6 +222,12 @@ class DurableInUse(RequestRefused):
     code = ErrorCode.DURABLE_IN_USE
 
 
+class NoSuchTransaction(RequestRefused):
+    """The transaction is not open: it is over, or was rolled back because nobody went on with it in time."""
+
+    code = ErrorCode.NO_SUCH_TRANSACTION
+
+
 class RequestFailed(RequestRefused):
     """The node failed on the request; its log has the reason. The request may have been executed nevertheless."""
 
@@ -241,6 +249,7 @@ _REFUSALS: Final[Mapping[ErrorCode, type[RequestRefused]]] = {
         NotHeld,
         NoSuchDurable,
         DurableInUse,
+        NoSuchTransaction,
         RequestFailed,
     )
 }

@@ -45,6 +45,7 @@ from gateway.core.wire.queue_packets import (
     QueueRequest,
     Send,
 )
+from gateway.core.wire.transaction_packets import Stage, TransactionRequest
 
 RETRY_INITIAL: Final = 0.1
 """Seconds before a refused request is sent again, if the node gives no advice; doubles with each refusal in a row."""
@@ -56,7 +57,15 @@ UNNUMBERED: Final = RequestNumber(0)
 """The number of a request that has not been sent yet; numbers begin at 1."""
 
 ClientAsk: TypeAlias = (
-    Subscribe | Unsubscribe | Publish | ReadHistory | SetProperties | Authenticate | QueueRequest | DurableRequest
+    Subscribe
+    | Unsubscribe
+    | Publish
+    | ReadHistory
+    | SetProperties
+    | Authenticate
+    | QueueRequest
+    | DurableRequest
+    | TransactionRequest
 )
 """A request that a client makes."""
 
@@ -81,7 +90,7 @@ def encode_within(ask: ClientAsk, message_bytes: int) -> bytes:
         return text
     message = f"the request has {len(text)} bytes of JSON; the node accepts {most}"
     match ask:
-        case Publish() | Send():
+        case Publish() | Send() | Stage():
             raise ValueTooLarge(message)
         case SetProperties():
             raise InvalidProperties(message)

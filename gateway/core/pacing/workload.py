@@ -21,6 +21,7 @@ from gateway.core.wire.queue_packets import (
     Send,
     Settle,
 )
+from gateway.core.wire.transaction_packets import Stage
 
 REQUEST_BYTES: Final = 512
 """Bytes as which a request counts besides its texts: its packet, its place in line and its command for the grid."""
@@ -43,6 +44,8 @@ def weight(request: Request) -> int:
         return REQUEST_BYTES + len(request.queue) + len(request.value) + headers
     if isinstance(request, Settle):
         return REQUEST_BYTES + len(request.queue) + PAIR_BYTES * len(request.messages)
+    if isinstance(request, Stage):
+        return REQUEST_BYTES + weight(request.operation)
     if isinstance(request, SetProperties):
         changes = request.changes.items()
         return REQUEST_BYTES + sum(REQUEST_BYTES // 4 + len(name) + len(value or "") for name, value in changes)

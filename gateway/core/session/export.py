@@ -58,6 +58,7 @@ from gateway.core.wire.queue_packets import (
     Send,
     Settle,
 )
+from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage, TransactionRequest
 
 _MACHINE_AND_SESSION = 2
 """Parts of an export."""
@@ -200,7 +201,7 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
     return session
 
 
-def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
+def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:  # noqa: C901 - a case for each kind of request
     """Write the row of a pending request; values are added to *bodies* of the record."""
     match work:
         case Publish(request, topic, value, resubmitted):  # by far the most frequent, and the largest
@@ -219,13 +220,29 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:
             return write_queue_request(work, bodies)
         case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
             return write_durable_request(work)
+        case Begin() | Stage() | Commit() | Rollback():
+            return _write_transaction_request(work, bodies)
         case Bye(reason):
             return ["bye", reason]
         case _:
             raise LocalProtocolError("a malformed request is answered before it is pending")
 
 
-def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C901 - a case for each kind of request
+def _write_transaction_request(work: TransactionRequest, bodies: Bodies) -> list[JsonValue]:
+    match work:
+        case Begin(request, resubmitted):
+            return ["begin", request, resubmitted]
+        case Stage(request, transaction, operation, resubmitted):
+            return ["stage", request, resubmitted, transaction, write_request(operation, bodies)]
+        case Commit(request, transaction, resubmitted):
+            return ["commit", request, resubmitted, transaction]
+        case Rollback(request, transaction, resubmitted):
+            return ["rollback", request, resubmitted, transaction]
+
+
+def read_request(  # noqa: C901, PLR0912 - a case for each kind of request
+    row: JsonValue, record: Record, name: str
+) -> Work:
     """Read the row of a request from the field *name* of a record.
 
     Raises:
@@ -238,6 +255,8 @@ def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C9
             return read_queue_request(row, record, name)
         case [str(kind), *_] if kind in DURABLE_REQUESTS:
             return read_durable_request(row, record, name)
+        case [str("begin" | "stage" | "commit" | "rollback"), *_]:
+            return _read_transaction_request(row, record, name)
         case [str(kind), int(request), bool(resubmitted), *rest] if request >= 0:
             number = RequestNumber(request)
             match kind, rest:
@@ -257,6 +276,21 @@ def read_request(row: JsonValue, record: Record, name: str) -> Work:  # noqa: C9
                         return SetProperties(number, values, resubmitted)
                 case "authenticate", [str(principal), str(secret)]:
                     return Authenticate(number, secret, principal, resubmitted)
+    return record.fail(name, "a list of requests")
+
+
+def _read_transaction_request(row: list[JsonValue], record: Record, name: str) -> TransactionRequest:
+    match row:
+        case ["begin", int(request), bool(resubmitted)]:
+            return Begin(RequestNumber(request), resubmitted)
+        case ["commit", int(request), bool(resubmitted), int(transaction)]:
+            return Commit(RequestNumber(request), RequestNumber(transaction), resubmitted)
+        case ["rollback", int(request), bool(resubmitted), int(transaction)]:
+            return Rollback(RequestNumber(request), RequestNumber(transaction), resubmitted)
+        case ["stage", int(request), bool(resubmitted), int(transaction), staged]:
+            operation = read_request(staged, record, name)
+            if isinstance(operation, Publish | Send | Settle):
+                return Stage(RequestNumber(request), RequestNumber(transaction), operation, resubmitted)
     return record.fail(name, "a list of requests")
 
 

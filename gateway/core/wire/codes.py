@@ -219,6 +219,9 @@ class ErrorCode(StrEnum):
     DURABLE_IN_USE = "durable_in_use"
     DURABLE_DIFFERS = "durable_differs"
     TOO_MANY_DURABLES = "too_many_durables"
+    NO_SUCH_TRANSACTION = "no_such_transaction"
+    TOO_MANY_TRANSACTIONS = "too_many_transactions"
+    TRANSACTION_TOO_LARGE = "transaction_too_large"
     FORBIDDEN = "forbidden"
     INTERNAL = "internal"
     # Of the handshake: the ladder's rung 5 says why.
@@ -278,6 +281,17 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
         ErrorSpec(ErrorCode.DURABLE_IN_USE, False, "Another session uses the durable subscription."),
         ErrorSpec(ErrorCode.DURABLE_DIFFERS, False, "The durable subscription of this name is for another selector."),
         ErrorSpec(ErrorCode.TOO_MANY_DURABLES, False, "There are as many durable subscriptions as there may be."),
+        ErrorSpec(
+            ErrorCode.NO_SUCH_TRANSACTION,
+            False,
+            "The transaction is not open: it was never begun, is over, or was rolled back as nobody went on with it.",
+        ),
+        ErrorSpec(ErrorCode.TOO_MANY_TRANSACTIONS, False, "The session has as many transactions open as it may."),
+        ErrorSpec(
+            ErrorCode.TRANSACTION_TOO_LARGE,
+            False,
+            "The transaction, or all open ones of the session, would be too large; nothing was added.",
+        ),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
         ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),
         ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),

@@ -25,8 +25,10 @@ from gateway.core.types import (
 )
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.wire.durable_packets import DURABLES, DurablePlace, DurableRequest
+from gateway.core.wire.publish_packet import Publish as Publish  # noqa: PLC0414 - one of the packets
 from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Message, QueueRequest
 from gateway.core.wire.topology_packets import Cluster, Topology
+from gateway.core.wire.transaction_packets import TRANSACTIONS, TransactionRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,7 +300,7 @@ KEEP: Final = "keep"
 HISTORY: Final = "history"
 """The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES})
+SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES, TRANSACTIONS})
 """What servers of this release understand beyond the first one."""
 
 
@@ -317,23 +319,6 @@ class Unsubscribe:
     selector: str
     resubmitted: bool = False
     keep: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Set the value of a topic, exactly once however often it is resent (P5).
-
-    Attributes:
-        request: the request's number; the grid refuses to execute it twice.
-        topic: path of the topic, not yet validated.
-        value: JSON text of the value, compact.
-        resubmitted: it was sent before a failover and never answered.
-    """
-
-    request: RequestNumber
-    topic: str
-    value: bytes
-    resubmitted: bool = False
 
 
 NOW: Final = "now"
@@ -541,6 +526,7 @@ ClientRequest: TypeAlias = (
     | Authenticate
     | QueueRequest
     | DurableRequest
+    | TransactionRequest
     | Malformed
 )
 SessionBody: TypeAlias = ClientRequest | Update | Message | Reply | Notice

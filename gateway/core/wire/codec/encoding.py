@@ -12,6 +12,7 @@ from gateway.core.types import EventId, RequestNumber, Version
 from gateway.core.wire.codec.durable_packets import encode_durable_request, write_durable_place
 from gateway.core.wire.codec.fields import Object, named_by_number
 from gateway.core.wire.codec.queue_packets import encode_queue_request
+from gateway.core.wire.codec.transaction_packets import encode_transaction_request
 from gateway.core.wire.codec.values import dumps
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.packets import (
@@ -44,6 +45,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.topology_packets import FOLLOW, Topology
+from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
 
 _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
     Hello: "hello",
@@ -129,6 +131,8 @@ def encode_request(body: ClientRequest) -> bytes:
             return encode_queue_request(body)
         case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
             return encode_durable_request(body)
+        case Begin() | Stage() | Commit() | Rollback():
+            return encode_transaction_request(body, encode_request)
         case _:
             raise TypeError("a malformed request is never sent")
     if body.resubmitted:

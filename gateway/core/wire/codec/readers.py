@@ -50,6 +50,13 @@ from gateway.core.wire.codec.queue_packets import (
     read_send,
     read_settle,
 )
+from gateway.core.wire.codec.transaction_packets import (
+    read_begin,
+    read_commit,
+    read_long_stage,
+    read_rollback,
+    read_stage,
+)
 from gateway.core.wire.codec.values import encode_long_value, encode_value
 from gateway.core.wire.packets import (
     EARLIEST,
@@ -391,11 +398,16 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "durable-advance": read_durable_advance,
     "durable-release": read_durable_release,
     "durable-remove": read_durable_remove,
+    "begin": read_begin,
+    "stage": read_stage,
+    "commit": read_commit,
+    "rollback": read_rollback,
 }
 LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {
     **BODIES_FROM_CLIENT,
     "publish": read_long_publish,
     "send": read_long_send,
+    "stage": read_long_stage,
 }
 """The same, for messages in which there is room for values with too many levels."""
 BODIES_FROM_SERVER: Final[BodyReaders] = {

@@ -1,0 +1,66 @@
+"""Rolls back transactions that nobody goes on with, and finishes commits whose node has left them (P16).
+
+The living nodes share the work. A client that is there needs none of it: who owns its session goes on with its
+transactions. This is for those whose clients are gone, and for what a commit holds whose node has died in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.catalogue import transaction_metrics as catalogue
+from gateway.core.topics.topics import SESSION_PARTITIONS
+from gateway.core.types import NodeRef
+from gateway.ports import FINISH_SECONDS, GridUnavailable, Reaped
+
+IDLE_LOOKS: Final = 6
+"""Looks for each one where there are no transactions: an idle cluster asks a command of each partition a minute."""
+
+
+class TransactionReaper:
+    """Looks after the transactions of its share of the partitions, again and again.
+
+    Args:
+        context: of the node.
+        alive: tells which nodes live.
+        may_reap: tells whether the grid has all it had; in one that was rolled back, what is overdue may be in use.
+    """
+
+    def __init__(
+        self, context: Context, *, alive: Callable[[], Sequence[NodeRef]], may_reap: Callable[[], bool]
+    ) -> None:
+        self._me = context.me
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._transactions = context.grid.transactions
+        self._alive = alive
+        self._may_reap = may_reap
+        self._idle = 0
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(FINISH_SECONDS * (0.5 + self._clock.random()))
+            self._idle -= 1
+            if self._idle <= 0 and self._may_reap():
+                await self.look()
+
+    async def look(self) -> Reaped:
+        """Look once, as far as the grid allows; returns what came of it."""
+        alive = tuple(self._alive()) or (self._me,)
+        rank = alive.index(self._me) if self._me in alive else 0
+        found = Reaped()
+        try:
+            for number in range(rank, SESSION_PARTITIONS, len(alive)):
+                reaped = await self._transactions.reap(number)
+                found = Reaped(*map(sum, zip(found, reaped, strict=True)))
+        except GridUnavailable:
+            return found
+        finally:
+            self._metrics.add(catalogue.TRANSACTIONS, found.rolled_back, label="abandoned")
+            self._metrics.add(catalogue.TRANSACTIONS, found.finished, label="finished")
+        self._idle = 0 if found.kept else IDLE_LOOKS
+        return found
