@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import statistics
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -62,6 +63,7 @@ class Member:
     Attributes:
         watches: what was seen, by topic.
         recoveries: all there were.
+        welcomed: when it was last welcomed, on the monotonic clock.
         notices: all there were.
     """
 
@@ -70,6 +72,7 @@ class Member:
         self.session = session
         self.watches: dict[str, TopicWatch] = {}
         self.recoveries: list[Recovery] = []
+        self.welcomed = time.monotonic()
         self.notices: list[str] = []
         self._tasks = [asyncio.create_task(self._hear_recoveries()), asyncio.create_task(self._hear_notices())]
 
@@ -112,6 +115,7 @@ class Member:
     async def _hear_recoveries(self) -> None:
         async for recovery in self.session.recoveries():
             self.recoveries.append(recovery)
+            self.welcomed = time.monotonic()
 
     async def _hear_notices(self) -> None:
         async for notice in self.session.notices():

@@ -14,12 +14,15 @@ import pytest
 
 from gateway.client import Recovery
 from gateway.core.wire.codes import MirrorMode, Numbering, Outcome
+from tests.chaos.node_links import node_links
 from tests.cluster.backups import Market
 from tests.cluster.crowds import Figures, complaints_after_kills, gaps
 from tests.support.faults import eventually
 from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P1", "P2")]
+
+NODES: Final = ("n1", "n2", "n3")
 
 SUBSCRIBERS: Final = 18
 """Each gets 400 updates a second."""
@@ -121,6 +124,35 @@ async def test_a_backup_that_dies_is_followed_by_another(tmp_path: Path) -> None
         judge(market, await market.kill(live))
         await market.trade.rounds()
         await market.restart(backup, live)
+
+
+async def test_a_link_that_is_cut_costs_nobody_anything_and_another_backup_is_filled_under_way(tmp_path: Path) -> None:
+    """As if the backup had died, for its node alone: it is parted from that one, and takes the third."""
+    async with node_links(NODES) as links:
+        settings = {"link": links.address, "mirror": "sync", "node_environment": links.environment()}
+        async with Market.open(tmp_path, SUBSCRIBERS, **settings) as market:
+            backings = await market.whole()
+            await market.trade.rounds()
+            live = market.serving[0]
+            backup = backings[live].node
+            between = [proxy for proxy, _ in links.between(f"{live}-{backup}")]
+            for proxy in between:
+                proxy.refuse()
+                proxy.cut()
+
+            async def has_another() -> bool:
+                backing = (await market.backings()).get(live)
+                return backing is not None and backing.node not in {live, backup} and backing.copied == backing.to_copy
+
+            await eventually(has_another, f"{live} is copied to the node that it can reach")
+            await market.trade.rounds()
+            assert market.recoveries == [], "nobody has lost a connection"
+            found = await market.kill(live)
+            assert outcomes(found) == {(Outcome.MIRRORED, Numbering.KEPT, 0): len(found)}
+            await market.trade.rounds()
+            for proxy in between:
+                await proxy.start()
+            await market.restart(live)
 
 
 async def test_a_backup_that_is_suspended_holds_output_up_for_no_longer_than_the_patience(tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ class OfferedSessions:
         replay = await replays.collect(session, cuts.places)
         if session.dropped:
             return False
+        session.arriving = None
         # In one turn of the loop, as for a client that is there.
         self._sessions.add_absent(session)
         for run in arrived.kept():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.completion_notices import CompletionNotices, is_told
@@ -27,6 +27,7 @@ from gateway.app.delivery.watchers import Watchers
 from gateway.app.journal.node_events import StreamPositionLost
 from gateway.app.runtime.batched import Batched
 from gateway.app.runtime.portions import portions
+from gateway.app.session.cuts import Cuts
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -59,19 +60,6 @@ selectors had searched for is at hand, and does not count."""
 RUN_BYTES: Final = 16 * 1024
 """Bytes of updates above which a run is ended. What goes to the same sessions is joined once for all of them, and a
 longer run would save nothing more: it has to be cut where a message or a transport is full, for each session apart."""
-
-
-class Cuts(NamedTuple):
-    """How far a session has come.
-
-    Attributes:
-        places: by partition, up to which event it has been handed all that it is to have. Of the others it has to be
-            sent the current values.
-        unfinished: selectors of subscribes of which it has not been handed all current values, by their requests.
-    """
-
-    places: Mapping[int, EventId]
-    unfinished: Mapping[RequestNumber, str]
 
 
 class Delivery:
@@ -313,7 +301,12 @@ class Delivery:
         self._flusher.mark(session)
 
     def cuts(self, session: Session) -> Cuts:
-        """Tell how far a session has come, for another node that goes on with it: all are where this node is."""
+        """Tell how far a session has come, for another node that goes on with it: all are where this node is.
+
+        One that has come from another node, and was not brought up to here, is where it was there.
+        """
+        if session.arriving is not None:
+            return session.arriving
         numbers, unfinished = self.partitions_of(session)
         places: dict[int, EventId] = {}
         for number in numbers:

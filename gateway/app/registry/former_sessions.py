@@ -14,13 +14,14 @@ import asyncio
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.delivery.delivery import Cuts
 from gateway.app.registry.disconnected import PACKET_BYTES, own_bytes
+from gateway.app.session.cuts import Cuts
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.timers import Deadlines
 from gateway.core.session.export import export
 from gateway.core.session.handoff import GONE, PASSABLE, Given, GiveStatus, may_give
+from gateway.core.stream.transitions import State
 from gateway.core.types import Epoch, SessionId
 from gateway.core.wire.codes import Outcome
 from gateway.core.wire.support import understands
@@ -109,8 +110,13 @@ class FormerSessions:
             self.wanted
             and not session.ending
             and understands(session.supports, Outcome.HANDED_OVER)
-            # Without a connection in another state, it is just being recovered.
-            and (session.connection is not None or session.machine.state in PASSABLE)
+            # Without a connection in another state, it is just being recovered: if it came from another node, that may
+            # have gone, and what it was there is here alone.
+            and (
+                session.connection is not None
+                or session.machine.state in PASSABLE
+                or (session.arriving is not None and session.machine.state is State.RESUMING)
+            )
         )
 
     def keep(self, former: FormerSession) -> None:

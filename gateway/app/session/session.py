@@ -7,6 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from gateway.app.session.consumer import Consumer
+from gateway.app.session.cuts import Cuts
 from gateway.app.session.meter import Meter
 from gateway.app.session.request_lane import RequestLane
 from gateway.core.pacing.accounts import Account
@@ -86,6 +87,8 @@ class Session(ServerSession):
         replayed: whether every update that was missed followed it; None if nothing can have been missed.
         paused: its connection is not read at the moment, because the client asks for more than it may.
         account: what its principal uses of this node, if that is limited.
+        arriving: how far it had come at the node that has handed it over, until it was brought up to where this one is;
+            None if it was, or is of no other node.
         counted: its selections as far as they are counted there.
         stored: bytes that it takes in the grid, as far as they are counted.
         advised_backoff: what its client was last advised about coming back.
@@ -100,6 +103,7 @@ class Session(ServerSession):
     __slots__ = (
         "account",
         "advised_backoff",
+        "arriving",
         "conflated",
         "connection",
         "consumers",
@@ -159,6 +163,7 @@ class Session(ServerSession):
         self.dropped = False
         self.elsewhere_until = -inf
         self.given_by: NodeRef | None = None
+        self.arriving: Cuts | None = None
         self.outcome = Outcome.CREATED
         self.replayed: bool | None = None
         self.paused = False

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.app.cluster.handoff.taker import SessionTaker
-from gateway.app.delivery.delivery import Cuts
 from gateway.app.delivery.replay import replays
+from gateway.app.session.cuts import Cuts
 from gateway.catalogue.log_events import CONNECTION_FAILED
-from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, Given, Take
+from gateway.core.session.handoff import GONE, OFFER, TAKE, TAKEN, UNCLAIMED, Given, Take, encode_offer
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import Epoch, SessionId, TopicPath
 from gateway.core.wire.codes import FENCED, TRY_LATER
@@ -288,6 +288,48 @@ async def test_a_third_node_has_the_session_when_the_second_dies_before_a_word_o
             assert (back["outcome"], back["lost"]) == ("handed_over", 0)
             await ask.publish("a/x", 2)
             assert await values(third, 2) == [(received + 1, "a/x", 1, False), (received + 2, "a/x", 2, False)]
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["its client came there", "it was parked there"])
+async def test_a_node_that_has_yet_to_bring_a_session_up_to_date_gives_it_as_it_came(
+    three: tuple[TestNode, TestNode, TestNode], monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    """H2: the node before is gone by then, so nobody else could tell how far the session had come."""
+    n1, n2, n3 = three
+    replays = n2.gateway.node.sessions.delivery.replays
+    collecting, collect = asyncio.Event(), replays.collect
+
+    async def held_up(*what: Any) -> Any:
+        collecting.set()
+        await asyncio.Event().wait()
+        return await collect(*what)
+
+    monkeypatch.setattr(replays, "collect", held_up)
+    async with RawClient(n1.url) as raw, RawClient(n3.url) as bob, RawClient(n2.url) as second:
+        ask = await publisher(bob)
+        welcome = await subscribed(raw, "a/**")
+        received, attempt = last_id(raw), 1
+        if is_away:
+            session = held_by(n1, welcome)
+            await raw.cut()
+            await eventually(lambda: session.on_clock)
+            assert n1.gateway.node.links is not None
+            offer = encode_offer([Take(session.id, session.epoch)])
+            asking = n1.gateway.node.links.links.ask(n2.gateway.me, OFFER, offer, within=scaled(60.0))
+            coming: asyncio.Task[Any] = asyncio.create_task(asking)
+        else:
+            coming = asyncio.create_task(resumed(second, welcome["token"], received=received, oldest=2))
+            attempt = 2
+        await collecting.wait()
+        await n1.gateway.close()
+        await ask.publish("a/x", 1)
+        async with RawClient(n3.url) as third:
+            back = await resumed(third, welcome["token"], attempt=attempt, received=received, oldest=2)
+            assert (back["outcome"], back["lost"]) == ("handed_over", 0)
+            await ask.publish("a/x", 2)
+            assert await values(third, 2) == live_after(received, ("a/x", 1), ("a/x", 2))
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 @pytest.mark.promise("P2")

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.app.cluster.mirror.gate import GatedConnection
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.core.types import SessionId
+from gateway.core.types import NodeRef, SessionId
 from gateway.core.wire.codes import MirrorMode
 from gateway.ports import Backup
 from gateway.ports.peers import NoLink, TooLarge
@@ -299,6 +299,39 @@ async def test_a_backup_that_goes_is_replaced_by_another(linked: LinkedNodes) ->
             async with RawClient(other.url) as again:
                 back = await resumed(again, welcome["token"], received=received, oldest=2)
                 assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
+async def test_a_node_that_was_the_backup_does_not_go_on_with_what_it_has_kept_since(linked: LinkedNodes) -> None:
+    """It is parted from the node, which has found another backup; that one has the newer copies."""
+    async with linked.run("n1", "n2", "n3", backup="auto") as nodes:
+        n1 = nodes[0]
+        mirror = mirror_of(n1)
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            await caught_up(n1)
+            first = next(node for node in nodes if node.gateway.me == mirror.backup)
+            other = next(node for node in nodes[1:] if node is not first)
+            linked.network.cut(n1.gateway.me, first.gateway.me)
+            await eventually(lambda: mirror.backup == other.gateway.me)
+            async with RawClient(other.url) as bob:
+                await (await publisher(bob)).publish("a/x", 1)
+                await raw.expect("update")
+            await caught_up(n1)
+            await _told_of(other, n1)
+            received = last_id(raw)
+            await n1.gateway.close()
+        assert first.gateway.node.holder is not None
+        assert SessionId(welcome["session"]) in first.gateway.node.holder
+        async with RawClient(first.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
+async def _told_of(backup: TestNode, node: TestNode) -> None:
+    """Wait until the grid knows which node has the copies."""
+    told: dict[NodeRef, Backup] = {}
+    while not told or told[node.gateway.me].node != backup.gateway.me:
+        told = dict(await backup.gateway.node._context.grid.nodes.backups(node.gateway.me))
 
 
 async def test_a_link_that_was_cut_has_the_backup_filled_anew(

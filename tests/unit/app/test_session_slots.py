@@ -19,7 +19,7 @@ OF_THE_GRID: Final = {"owner", "epoch", "stored_under", "restores", "on_clock", 
 """By which right it is written, and what of it is known to be stored: the new owner has read that with its claim."""
 
 OF_THE_NODE: Final = {
-    *("lane", "selecting", "resuming", "ending", "dropped", "given_by", "elsewhere_until"),
+    *("lane", "selecting", "resuming", "ending", "dropped", "given_by", "elsewhere_until", "arriving"),
     *("account", "counted", "permissions", "rests_until", "retained"),
 }
 """Of what this node does with it, or counts of it: tasks, locks, the accounts of its principal, partitions."""

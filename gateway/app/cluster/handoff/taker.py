@@ -11,8 +11,8 @@ from typing import Final
 from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
-from gateway.app.delivery.delivery import Cuts
 from gateway.app.registry.sessions import Sessions
+from gateway.app.session.cuts import Cuts
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue import mirror_metrics as mirror_catalogue
@@ -125,20 +125,22 @@ class SessionTaker:
                 return None
             if isinstance(given, Given) and self._assume(session, given, presented):
                 session.given_by = None if node == self._me else node
-                return Cuts(given.cuts, given.unfinished)
+                session.arriving = Cuts(given.cuts, given.unfinished)
+                return session.arriving
         return None
 
     # --- Copies -------------------------------------------------------------------------------------------------------
 
     async def find_copies(self, session: Session, former: Sequence[NodeRef]) -> list[NodeRef]:
-        """Find the nodes that may have a copy of a session: this one, or the backups of its former owners.
+        """Find the nodes that may have a copy of a session: the backups of its former owners, then this one.
+
+        What the grid says comes first. A node that was parted from another one keeps the copies that it had, and knows
+        not whether that one has found another backup since, which has newer ones.
 
         Args:
             session: which.
             former: the owners before, the last one first.
         """
-        if self._holder is not None and session.id in self._holder:
-            return [self._me]
         now = self._clock.monotonic()
         nodes = list(dict.fromkeys(node for node in former if node != self._me))
         unknown = [node for node in nodes if self._backups.get(node, (-inf, None))[0] < now - BACKUPS_KNOWN]
@@ -151,7 +153,10 @@ class SessionTaker:
                     backup = found.get(node)
                     self._backups[node] = now, None if backup is None else backup.node
         backups = [self._backups.get(node, (0.0, None))[1] for node in nodes]
-        return [node for node in dict.fromkeys(backups) if node is not None and node != self._me]
+        is_here = self._holder is not None and session.id in self._holder
+        return [
+            node for node in dict.fromkeys((*backups, self._me)) if node is not None and (is_here or node != self._me)
+        ]
 
     async def take_copy(
         self, session: Session, backups: Sequence[NodeRef], packet: Resume, presented: TokenGeneration
@@ -185,7 +190,8 @@ class SessionTaker:
                 session.from_copy = True
                 if node == self._me and self._holder is not None:
                     self._holder.taken(session.ownership)
-                return Cuts(given.cuts, given.unfinished)
+                session.arriving = Cuts(given.cuts, given.unfinished)
+                return session.arriving
         return None
 
     async def _wait_for_link(self, node: NodeRef) -> bool:

@@ -11,11 +11,11 @@ from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.ladder.failover import Failover
 from gateway.app.connections.session_factory import KEPT, RecoveryOutcome
 from gateway.app.context import Context
-from gateway.app.delivery.delivery import Cuts
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.security.authorisation import Authorisation
+from gateway.app.session.cuts import Cuts
 from gateway.core.stream.runs import Run
 from gateway.core.types import NodeRef
 from gateway.core.wire.codes import Outcome
@@ -93,6 +93,7 @@ class Handoff:
             raise
         if session.dropped:
             raise overtaken()
+        session.arriving = None
         if cuts is None:
             return None
         if replay is None or not self._is_whole(claimed):

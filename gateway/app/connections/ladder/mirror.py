@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.app.connections.claimer import ClaimedSession
 from gateway.app.connections.ladder.handoff import Handoff, former_owners
-from gateway.app.delivery.delivery import Cuts
+from gateway.app.session.cuts import Cuts
 from gateway.core.wire.codes import Outcome
 
 
