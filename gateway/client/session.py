@@ -459,8 +459,9 @@ class Session(DurableCalls):
             timeout: seconds to wait until a node has confirmed the end; then connections are dropped and the session is
                 left to its window. None to wait for as long as the window.
         """
-        await flush(self._durables, timeout)
-        await self._supervisor.close(timeout)
+        seconds = time_limit("timeout", timeout)
+        await flush(self._durables, seconds)
+        await self._supervisor.close(seconds)
 
 
 class Connecting(AbstractAsyncContextManager[Session]):

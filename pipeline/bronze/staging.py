@@ -166,7 +166,7 @@ class Stager:
         if len(lines) == 0:
             return
         stream.position = Position(journal, read_entry_id(str(lines.column("entry")[-1])))
-        good = pc.is_null(lines.column("rejected"))
+        good = pc.is_null(lines.column("rejection"))
         bad = lines.filter(pc.invert(good))
         if len(bad):
             self._reject(stream, bad)
@@ -238,7 +238,7 @@ class Stager:
     def _reject(self, stream: _Stream, bad: pa.RecordBatch) -> None:
         self._counts += Counts(rejected=len(bad))
         now: Any = pa.scalar(self._plan.now, pa.int64()).cast(pa.timestamp("us", "UTC"))
-        extra: dict[str, Any] = {"reason": bad.column("rejected"), "seen_at": pa.repeat(now, len(bad))}
+        extra: dict[str, Any] = {"reason": bad.column("rejection"), "seen_at": pa.repeat(now, len(bad))}
         batch = {"batch": pa.repeat(pa.scalar(self._plan.batch, pa.int64()), len(bad))}
         columns = {name: bad.column(name) for name in ("stream", "entry", "line", "text")} | extra | batch
         table = pa.RecordBatch.from_arrays([columns[name] for name in REJECTED_FILE.names], schema=REJECTED_FILE)

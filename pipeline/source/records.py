@@ -21,13 +21,13 @@ JOURNAL: Final = StructType(
         *PLACE.fields,
         StructField("journal", StringType()),
         StructField("number", LongType()),
-        StructField("rejected", StringType()),
+        StructField("rejection", StringType()),
         StructField("text", BinaryType()),
     ]
 )
 """What the Data Source gives: a line of the journal. ``journal`` is the incarnation of the stream, ``number`` that of
 the event among those of its node's incarnation. A line that is no event has its ``text`` and the reason in
-``rejected``, and of the other columns only its place."""
+``rejection``, and of the other columns only its place."""
 
 ARROW: Final = arrow_schema(JOURNAL)
 
@@ -97,7 +97,7 @@ def _row(entry: str, line: int, record: Record) -> dict[str, Any]:
 
 
 def _rejected(entry: str, line: int, reason: str, text: bytes) -> dict[str, Any]:
-    return {"entry": entry, "line": line, "rejected": reason, "text": text}
+    return {"entry": entry, "line": line, "rejection": reason, "text": text}
 
 
 def _impossible(record: Record) -> str | None:

@@ -33,7 +33,7 @@ def test_an_event_is_a_row_with_its_place() -> None:
     assert {name: found[name] for name in ("stream", "entry", "line", "journal", "number")} == {
         "stream": 4, "entry": "1-7", "line": 0, "journal": "J", "number": 5,
     }  # fmt: skip
-    assert (found["id"], found["epoch"], found["rejected"]) == ("i-5", 3, None)
+    assert (found["id"], found["epoch"], found["rejection"]) == ("i-5", 3, None)
     assert found["at"].timestamp() == 1_700_000_000.123456
 
 
@@ -59,16 +59,16 @@ def test_a_bad_line_does_no_harm_to_the_others() -> None:
 
     assert [row.get("id") for row in found] == ["i-5", None, "i-6", None, None]
     assert [row["line"] for row in found] == [0, 1, 2, 3, 4]
-    assert "not JSON" in found[1]["rejected"]
+    assert "not JSON" in found[1]["rejection"]
     assert found[1]["text"] == lines[1]
-    assert "'at' is no instant" in found[4]["rejected"]
+    assert "'at' is no instant" in found[4]["rejection"]
 
 
 def test_times_that_no_table_can_hold_are_rejected() -> None:
     for name, instant in (("at", -1), ("at", LAST_INSTANT), ("since", 1 << 62)):
         (row,) = rows(orjson.dumps(GOOD | {name: instant}))
 
-        assert f"{name!r} is no time" in row["rejected"]
+        assert f"{name!r} is no time" in row["rejection"]
 
 
 def test_what_no_node_can_mean_is_rejected_and_stops_nobody() -> None:
@@ -85,7 +85,7 @@ def test_what_no_node_can_mean_is_rejected_and_stops_nobody() -> None:
     for told, reason in wrong:
         (row,) = found = rows(orjson.dumps(GOOD | told))
 
-        assert reason in row["rejected"]
+        assert reason in row["rejection"]
         assert len(table_of(found, 0, "J")) == 1
     (row,) = rows(orjson.dumps(GOOD | {"lost": MOST - 1, "unknown": 1 << 62}))
     assert row["lost"] == MOST - 1
@@ -101,13 +101,13 @@ def test_an_entry_that_lacks_lines_is_told() -> None:
     found = rows(orjson.dumps(GOOD), count=3)
 
     assert [row["line"] for row in found] == [0, NO_LINE]
-    assert "has 1 lines of b'3'" in found[1]["rejected"]
+    assert "has 1 lines of b'3'" in found[1]["rejection"]
 
 
 def test_an_entry_without_events_is_told() -> None:
     (row,) = rows_of(ENTRY, {b"evil": b"x" * 10})
 
-    assert (row["line"], row["rejected"], row["text"]) == (NO_LINE, "the entry has no field 'events'", b"evil")
+    assert (row["line"], row["rejection"], row["text"]) == (NO_LINE, "the entry has no field 'events'", b"evil")
 
 
 @given(st.lists(st.binary(max_size=80) | st.just(orjson.dumps(GOOD)), min_size=1, max_size=5))

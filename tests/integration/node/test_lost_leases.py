@@ -6,6 +6,8 @@ have lost a lease that no other master could know of.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
@@ -73,11 +75,11 @@ async def test_what_is_written_while_a_lease_is_taken_is_written_again_under_it(
         (session,) = node.sessions
         renew, join, expired = nodes.renew, nodes.join, [True]
 
-        async def renew_once_too_late(me: NodeRef, *, lease: float, watch: float = 0.0) -> LeaseTable:
+        async def renew_once_too_late(me: NodeRef, **how: Any) -> LeaseTable:
             if expired:
                 expired.clear()
                 raise LeaseLost("the process stood still")
-            return await renew(me, lease=lease, watch=watch)
+            return await renew(me, **how)
 
         async def join_while_a_session_is_used(me: NodeRef, *, lease: float) -> None:
             await store.write_again([session])

@@ -126,9 +126,9 @@ async def test_nothing_is_published_while_nobody_watches(pair: Pair, monkeypatch
     renewals: Counter[str] = Counter()
     renew = memory._data.leases.renew
 
-    def counted(node: NodeRef, length: float, now: float, watch: float = 0.0) -> LeaseTable:
+    def counted(node: NodeRef, *how: Any) -> LeaseTable:
         renewals[node.node] += 1
-        return renew(node, length, now, watch)
+        return renew(node, *how)
 
     monkeypatch.setattr(memory._data.leases, "renew", counted)
     nodes = [each.gateway.node for each in (pair.n1, pair.n2)]

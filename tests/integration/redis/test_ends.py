@@ -47,6 +47,7 @@ class Ending:
         self._receipts, self._closed = keys.receipts(PARTITION, session), keys.closed[PARTITION]
         self._consuming = keys.consuming(PARTITION, session)
         self._indexes = (keys.session(session), keys.owned[place], keys.deadlines[place])
+        self._transactions = keys.transactions(session)
         self._ended, self._ids = keys.ended[place], keys.ids[place]
         self._replica: tuple[bytes, int] = (b"", 0)
 
@@ -82,7 +83,7 @@ class Ending:
 
     async def purge(self) -> None:
         session = self._record.id
-        keys = (*self._indexes, self._ended, self._ids)
+        keys = (*self._indexes, self._ended, self._ids, *self._transactions)
         clock = self._grid._connection.clock.argument()
         await self._call(scripts.SESSION_PURGE(*keys, clock, session, short_hash(session), MEMORY_MS, 10))
 
