@@ -9,26 +9,12 @@ from typing import Any
 import pytest
 
 from gateway.adapters.link_authority import make_certificates
-from gateway.local import admin
 from gateway.local.stack import Stack
+from tests.cluster.linked import all_linked, links
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis]
-
-
-async def links(stack: Stack, node: str) -> tuple[float, float]:
-    """Tell how many links of a node are up, and down."""
-    try:
-        metrics = await stack.metrics(node)
-    except admin.UNREACHABLE:
-        return -1, -1
-    return metrics['gateway_links{state="up"}'], metrics['gateway_links{state="down"}']
-
-
-async def all_linked(stack: Stack, *nodes: str) -> bool:
-    others = len(nodes) - 1
-    return [await links(stack, node) for node in nodes] == [(others, 0)] * len(nodes)
 
 
 @pytest.mark.parametrize("secured", [False, True], ids=["as make up has them", "with certificates"])

@@ -159,6 +159,7 @@ def unexpected(grid: Mapping[str, str]) -> list[str]:
         KEYS.reports,
         KEYS.lost,  # nodes that died, for people; goes away by itself
         KEYS.renewed,
+        KEYS.master,  # one record of a node that lives, or of the last one that was; the next master replaces it
         *KEYS.opened,
         *KEYS.values,
         *KEYS.sizes,

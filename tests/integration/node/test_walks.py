@@ -17,7 +17,7 @@ import gateway
 from gateway.app.registry import sessions
 from gateway.settings import HostPort
 from tests.docs.architecture import PAGE, read_walks
-from tests.support.linked_nodes import is_linked
+from tests.support.linked_nodes import LinkedNodes, is_linked
 from tests.support.nodes import SHORT_LEASE, TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 from tests.support.redis_server import RedisServer, unique_prefix
@@ -25,6 +25,13 @@ from tests.support.redis_server import RedisServer, unique_prefix
 pytestmark = pytest.mark.redis
 
 PACKAGE: Final = str(Path(gateway.__file__).parent)
+SHORT_TIMES: Final = {
+    **SHORT_LEASE,
+    "heartbeat": SHORT_LEASE["lease_renew"] / 2,
+    "suspect_after": 2,
+    "transient_wait": 1.0,
+}
+"""Settings of nodes that fail, are suspected before their leases are over, and are cleaned up after soon."""
 RESUMABLE: Final = inspect.CO_COROUTINE | inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
@@ -109,21 +116,24 @@ async def test_a_publish_that_reaches_subscribers_of_another_node() -> None:
     check("A publish that reaches subscribers of another node", called)
 
 
-async def test_a_client_returns_after_its_node_has_died() -> None:
+async def test_a_client_returns_after_its_node_has_died(monkeypatch: pytest.MonkeyPatch) -> None:
     title = "A client returns after its node has died"
-    taken_over = read_walks()[title][1][-1]
-    async with cluster(**SHORT_LEASE) as (n1, n2), RawClient(n2.url) as publisher, RawClient(n1.url) as client:
+    cleaned_up = read_walks()[title][1][-1]
+    linked = LinkedNodes(monkeypatch)
+    async with cluster(**SHORT_TIMES) as (n1, n2), RawClient(n2.url) as publisher, RawClient(n1.url) as client:
+        await eventually(lambda: is_linked(n1, n2))
         welcome = await subscribed(client)
         await publish(publisher)
         update = await client.expect("update")
         async with RawClient(n1.url) as absent:
             await absent.hello("absent")
             with calls() as called:
+                linked.network.cut(n1.gateway.me, n2.gateway.me)  # a node that dies does not say good-bye
                 await n1.gateway.close()
                 async with RawClient(n2.url) as back:
                     again = await back.resume(welcome["token"], attempt=1, received=update["id"], oldest=2)
                     snapshot = await back.expect("update")
-                    await eventually(lambda: taken_over in called)
+                    await eventually(lambda: cleaned_up in called)
 
     assert (again["outcome"], snapshot["snapshot"]) == ("failed_over", True)
     check(title, called)
