@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from itertools import islice
 from socket import socket
@@ -84,10 +84,11 @@ class FrameWriter(ABC):
         No code in Python runs between two ``send``, which measurably makes all of it cheaper: presumably, code and data
         of the kernel and of Python drive each other out of the processor's cache when they take turns.
         """
-        try:
-            sockets = [each._socket for each in connections if each._state is OPEN and not each._unsent]  # noqa: SLF001 - its own
-        except AttributeError:  # connections of another kind are among them: consoles
-            sockets = []
+        kinds = set(map(type, connections))
+        if not kinds <= {cls}:
+            _write_by_kind(kinds, connections, messages)
+            return
+        sockets = [each._socket for each in connections if each._state is OPEN and not each._unsent]  # noqa: SLF001 - its own
         if len(sockets) < len(connections) or len(connections) == 1:
             for connection, message in zip(connections, messages, strict=True):
                 connection.write(message)
@@ -158,6 +159,13 @@ class FrameWriter(ABC):
         if self._unsent:
             self._loop.remove_writer(self._socket.fileno())
             self._unsent = _NO_BYTES
+
+
+def _write_by_kind(kinds: Iterable[type[Any]], connections: Sequence[Any], messages: Sequence[bytes]) -> None:
+    """Have each kind write to its own: with and without TLS, consoles."""
+    for kind in kinds:
+        own = [pair for pair in zip(connections, messages, strict=True) if type(pair[0]) is kind]
+        kind.write_all([connection for connection, _ in own], [message for _, message in own])
 
 
 def _frames_of(messages: Sequence[bytes]) -> list[bytes]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
+from gateway.catalogue.log_events import CONNECTION_FAILED
 from gateway.client import ConnectFailed, connect
 from gateway.settings import HostPort, Interface
 from tests.support.certificates import Authority
@@ -39,6 +41,23 @@ async def test_each_interface_speaks_tls_or_does_not(authority: Authority) -> No
             assert session.properties["$interface"] == "inside"
         with pytest.raises(ConnectFailed):
             await connect(url(node, "public"), connect_timeout=0.5)
+
+
+async def test_updates_reach_clients_of_all_interfaces_at_once(authority: Authority) -> None:
+    """One node writes to sockets of both kinds in one turn."""
+    trust: ssl.SSLContext = authority.trust()
+    async with running_node(tls_certificate=authority.issue("n1"), interface=(PUBLIC, INSIDE)) as node:
+        async with AsyncExitStack() as open_ones:
+            sessions = [
+                await open_ones.enter_async_context(connect(place, ssl=trust))
+                for place in (url(node, "public", "wss"), url(node, "inside")) * 3
+            ]
+            streams = [await session.subscribe("t") for session in sessions]
+            for number in range(10):
+                await sessions[number % 2].publish("t", number)
+            for stream in streams:
+                assert [(await anext(stream)).value for _ in range(10)] == list(range(10))
+        assert not node.log.of(CONNECTION_FAILED)
 
 
 async def test_only_advertised_interfaces_for_clients_are_listed() -> None:
