@@ -66,7 +66,6 @@ def ring(world: World) -> None:
     world.run(5)
 
 
-@pytest.mark.promise("P18")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32))
 def test_each_event_of_a_history_is_in_each_interested_cluster_once(seed: int) -> None:
@@ -81,7 +80,6 @@ def test_each_event_of_a_history_is_in_each_interested_cluster_once(seed: int) -
         assert of_topic(cluster, LOG) == dict.fromkeys(published, 1), cluster.id
 
 
-@pytest.mark.promise("P18")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32))
 def test_values_converge_whatever_the_clocks_say(seed: int) -> None:
@@ -98,7 +96,6 @@ def test_values_converge_whatever_the_clocks_say(seed: int) -> None:
             assert max(of_topic(cluster, topic).values()) == 1, "no value is applied twice"
 
 
-@pytest.mark.promise("P18")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32))
 def test_what_comes_from_a_member_goes_to_no_member(seed: int) -> None:
@@ -122,7 +119,6 @@ def test_what_comes_from_a_member_goes_to_no_member(seed: int) -> None:
             assert link.events == 0, "nobody there has any interest"
 
 
-@pytest.mark.promise("P18")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32))
 def test_interest_ends_with_the_last_subscriber_and_begins_with_current_values(seed: int) -> None:
@@ -148,7 +144,6 @@ def test_interest_ends_with_the_last_subscriber_and_begins_with_current_values(s
     assert a.values[TopicPath(VALUE)][0] == "second"
 
 
-@pytest.mark.promise("P18")
 def test_first_example_of_the_source() -> None:
     world = World(1)
     a, b, c = (world.cluster(each, "zone A", histories=[LOG]) for each in "ABC")
@@ -172,7 +167,6 @@ def test_first_example_of_the_source() -> None:
     assert {link.name: link.events for link in world.links if link.events} == {"F>D": 1, "F>E": 1, "D=>B": 1, "B>A": 1}
 
 
-@pytest.mark.promise("P18")
 def test_second_example_of_the_source() -> None:
     world = World(2)
     a, b, c = (world.cluster(each, "zone A", histories=[LOG]) for each in "ABC")
@@ -203,7 +197,6 @@ def test_second_example_of_the_source() -> None:
     assert events == dict.fromkeys(("I>G", "I>H", "G=>C", "G=>D", "C>A", "C>B", "D>F"), 1)
 
 
-@pytest.mark.promise("P18")
 def test_a_circle_of_joins_ends() -> None:
     world = World(3)
     a, b, c = (world.cluster(each, each, histories=[LOG]) for each in "abc")
