@@ -19,6 +19,8 @@ PUBLISH_PATH: Final = "/v1/publish"
 
 VALUES_PATH: Final = "/v1/values/"
 """Before the topics whose values back ends read."""
+HISTORY_PATH: Final = "/v1/history/"
+"""Before the selectors of topics whose history back ends read."""
 
 HEALTH_PATH: Final = "/healthz"
 """Where a node's admin port tells that it is alive. Not ``/readyz``: a node that is not ready keeps its clients."""
@@ -57,6 +59,7 @@ def render(topology: Topology) -> str:
         connect_path=CONNECT_PATH,
         publish_path=PUBLISH_PATH,
         values_path=VALUES_PATH,
+        history_path=HISTORY_PATH,
         health_path=HEALTH_PATH,
         hint=HINT_PARAMETER,
         backup_hint=BACKUP_PARAMETER,

@@ -228,7 +228,6 @@ class Node:
         )
         self.mirror = self._make_mirror(context)
         authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
-        self.calls = NodeCalls(context, authentication, self.authorisation, self.revocations)
         requests = Requests(
             context,
             store=self._store,
@@ -236,6 +235,7 @@ class Node:
             authorisation=self.authorisation,
             authentication=authentication,
         )
+        self.calls = NodeCalls(context, authentication, self.authorisation, self.revocations, requests.pages)
         self._handshake_limiter = HandshakeLimiter(
             parameters.storms,
             nodes=lambda: len(self._membership.alive),

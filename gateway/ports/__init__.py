@@ -19,6 +19,7 @@ from gateway.core.wire.queue_packets import (
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
 from gateway.ports.call_keys import CALL_KEY_SECONDS, CallKeyStore
 from gateway.ports.calls import (
+    HISTORY_PATH,
     PUBLISH_PATH,
     VALUES_PATH,
     AdmittedCall,
@@ -200,6 +201,7 @@ __all__ = [
     "EVENT_BYTES",
     "FINISH_SECONDS",
     "GONE_BACKUPS",
+    "HISTORY_PATH",
     "LOST_NODES",
     "LOST_SECONDS",
     "MESSAGE_BYTES",

@@ -18,6 +18,9 @@ PUBLISH_PATH = "/v1/publish"
 VALUES_PATH = "/v1/values/"
 """Before a topic: reads its value."""
 
+HISTORY_PATH = "/v1/history/"
+"""Before a selector: reads what was published to the topics that it matches."""
+
 
 class Call(NamedTuple):
     """The head of a call.

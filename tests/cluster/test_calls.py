@@ -24,6 +24,7 @@ KILLS: Final = {50: "n1", 120: "n2"}
 
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 TOPIC: Final = "calls/numbers"
+HISTORY: Final = f'[[destination]]\nselector = "{TOPIC}"\nkind = "history"\ncount = {10 * CALLS}\n'
 HEADERS: Final = {"Authorization": "Basic " + base64.b64encode(b"service:").decode()}
 
 
@@ -45,7 +46,9 @@ async def publish(http: aiohttp.ClientSession, url: str, number: int) -> tuple[d
 
 @pytest.mark.promise("P5")
 async def test_each_key_is_executed_once_while_nodes_are_killed(tmp_path: Path, figures: Figures) -> None:
-    async with cluster(tmp_path) as stack:
+    destinations = tmp_path / "destinations.toml"
+    destinations.write_text(HISTORY)
+    async with cluster(tmp_path / "run", destinations=destinations) as stack:
         seen: list[object] = []
         async with await connect(stack.url, principal="reader") as session:
             stream = await session.subscribe(TOPIC)
@@ -54,6 +57,7 @@ async def test_each_key_is_executed_once_while_nodes_are_killed(tmp_path: Path, 
             await eventually(lambda: len(seen) >= CALLS, "every number has come")
             reading.cancel()
         assert seen == list(range(CALLS)), "once each, and in order"
+        assert await _history(stack) == seen
         versions = [answer["version"] for answer, _ in answers]
         assert versions == sorted(set(versions))
         asked = sum(tries for _, tries in answers)
@@ -70,6 +74,20 @@ async def _call(stack: Stack) -> list[tuple[dict[str, Any], int]]:
                 kills.create_task(stack.kill_node(killed))
             answers.append(await publish(http, url, number))
     return answers
+
+
+async def _history(stack: Stack) -> list[object]:
+    """Read all of the topic's history, through HAProxy."""
+    url = f"{stack.url.replace('ws', 'http', 1).removesuffix('/v1/connect')}/v1/history/{TOPIC}"
+    found: list[object] = []
+    part: dict[str, Any] = {"after": "", "complete": False}
+    async with aiohttp.ClientSession() as http:
+        while not part["complete"]:
+            async with http.get(url, params={"limit": 60, "after": part["after"]}, headers=HEADERS) as answer:
+                assert answer.status == 200, await answer.text()
+                part = await answer.json()
+            found += [each["value"] for each in part["events"]]
+    return found
 
 
 async def _read(stream: Any, seen: list[object]) -> None:

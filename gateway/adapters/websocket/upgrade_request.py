@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import PUBLISH_PATH, VALUES_PATH, ConnectionRejected
+from gateway.ports import HISTORY_PATH, PUBLISH_PATH, VALUES_PATH, ConnectionRejected
 
 CONNECT_PATH: Final = "/v1/connect"
 """The path of WebSockets (protocol 1.1); all others of the client port are calls."""
@@ -55,7 +55,7 @@ _ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 _PATH: Final = CONNECT_PATH.encode()
 _PUBLISH: Final = PUBLISH_PATH.encode()
-_VALUES: Final = VALUES_PATH.encode()
+_READ: Final = (VALUES_PATH.encode(), HISTORY_PATH.encode())
 _PROTOCOL: Final = SUBPROTOCOL.encode()
 _MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
 _SECURE_SCHEMES: Final = frozenset({b"https", b"wss"})
@@ -243,7 +243,9 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
     path, _, query = request.target.partition(b"?")
     if path != _PATH:
         raise Refusal(
-            Why.PATH, HTTPStatus.NOT_FOUND, f"there are only {CONNECT_PATH}, {PUBLISH_PATH} and {VALUES_PATH}TOPIC here"
+            Why.PATH,
+            HTTPStatus.NOT_FOUND,
+            f"there are only {CONNECT_PATH}, {PUBLISH_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
         )
     if request.method != b"GET":
         raise Refusal(Why.METHOD, HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket is opened with GET", {"Allow": "GET"})
@@ -283,7 +285,7 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
 def is_call(request: Request) -> bool:
     """Tell whether a request is a call, and does not open a WebSocket."""
     path = request.target.partition(b"?")[0]
-    return path == _PUBLISH or path.startswith(_VALUES)
+    return path == _PUBLISH or path.startswith(_READ)
 
 
 def accept_call(request: Request, origins: frozenset[str]) -> None:

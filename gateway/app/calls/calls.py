@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import unquote_to_bytes
 
 from gateway.app.calls.callers import Caller, Callers, unavailable
-from gateway.app.calls.publishing import CallPublishing, refused
+from gateway.app.calls.publishing import CallPublishing
+from gateway.app.calls.reading import CallReading
 from gateway.app.context import Context
+from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.revocations import Revocations
 from gateway.catalogue import call_metrics as catalogue
-from gateway.core.topics.topics import parse_topic, shown
-from gateway.core.wire.codec.calls import write_value
-from gateway.core.wire.errors import RequestRefused
-from gateway.ports import PUBLISH_PATH, VALUES_PATH, AdmittedCall, Call, CallAnswer, CallRefused, GridUnavailable
+from gateway.ports import HISTORY_PATH, PUBLISH_PATH, VALUES_PATH, AdmittedCall, Call, CallAnswer, CallRefused
 
 JSON_TYPE: Final = "application/json"
 
@@ -63,6 +61,7 @@ class NodeCalls:
         authentication: says who calls, by their credentials.
         authorisation: what they may do.
         revocations: who is refused, whatever they show.
+        pages: where history is found.
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class NodeCalls:
         authentication: Authentication,
         authorisation: Authorisation,
         revocations: Revocations,
+        pages: HistoryPages,
     ) -> None:
         self._metrics = context.metrics
-        self._topics = context.grid.topics
-        self._authorisation = authorisation
         self._callers = Callers(context, authentication, authorisation, revocations)
         self._publishing = CallPublishing(context, self._callers, authorisation)
+        self._reading = CallReading(context, authorisation, pages)
         self._body_bytes = context.parameters.limits.message_bytes
         self._held: dict[str, int] = {}
         self._held_in_all = 0
@@ -92,10 +91,14 @@ class NodeCalls:
             _check_method(call, "POST")
             _check_type(call.headers.get("content-type", ""))
             return self._prepare_publish
-        if call.path.startswith(VALUES_PATH):
+        if call.path.startswith((VALUES_PATH, HISTORY_PATH)):
             _check_method(call, "GET")
             return self._prepare_read
-        raise CallRefused(HTTPStatus.NOT_FOUND, "no_such_page", f"there are {PUBLISH_PATH} and {VALUES_PATH}TOPIC here")
+        raise CallRefused(
+            HTTPStatus.NOT_FOUND,
+            "no_such_page",
+            f"there are {PUBLISH_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
+        )
 
     # --- Publish ------------------------------------------------------------------------------------------------------
 
@@ -134,31 +137,18 @@ class NodeCalls:
         else:
             self._held.pop(principal, None)
 
-    # --- Values -------------------------------------------------------------------------------------------------------
+    # --- Read ---------------------------------------------------------------------------------------------------------
 
     def _prepare_read(self, call: Call, caller: Caller) -> AdmittedCall:
         async def execute(_: bytes) -> CallAnswer:
-            answer = await self._read(call.path.removeprefix(VALUES_PATH), caller)
+            if call.path.startswith(VALUES_PATH):
+                answer = await self._reading.value(caller, call.path.removeprefix(VALUES_PATH))
+            else:
+                answer = await self._reading.history(caller, call.path.removeprefix(HISTORY_PATH), call.query)
             self._metrics.add(catalogue.CALLS, label="answered")
             return answer
 
         return _Admitted(execute, 0, lambda: None)
-
-    async def _read(self, escaped: str, caller: Caller) -> CallAnswer:
-        try:
-            topic = parse_topic(unquote_to_bytes(escaped).decode())
-            self._authorisation.check_read(caller, topic)
-        except UnicodeDecodeError:
-            raise CallRefused(HTTPStatus.BAD_REQUEST, "bad_topic", "the topic in the path is not UTF-8") from None
-        except RequestRefused as error:
-            raise refused(error) from None
-        try:
-            (value,) = await self._topics.read([topic])
-        except GridUnavailable:
-            raise unavailable("the grid is unreachable; try again") from None
-        if value is None or not value.value:
-            raise CallRefused(HTTPStatus.NOT_FOUND, "no_such_topic", f"{shown(topic)} has no value")
-        return CallAnswer(HTTPStatus.OK, write_value(topic, value.version, value.event, value.value))
 
 
 def _check_method(call: Call, method: str) -> None:

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from gateway.app.calls.callers import Caller, Callers, unavailable
+from gateway.app.calls.problems import refused
 from gateway.app.context import Context
 from gateway.app.requests.publish import too_large, topic_to_publish
 from gateway.app.runtime.publisher_numbers import PublisherNumbers
@@ -48,20 +49,6 @@ _NAME_BYTES: Final = 16
 
 _Value: TypeAlias = tuple[TopicPath, bytes]
 """A topic, and the value that it gets."""
-
-_STATUS: Final = {
-    ErrorCode.FORBIDDEN: HTTPStatus.FORBIDDEN,
-    ErrorCode.VALUE_TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    ErrorCode.TOO_MANY_TOPICS: HTTPStatus.INSUFFICIENT_STORAGE,
-    ErrorCode.TOO_MANY_BYTES: HTTPStatus.INSUFFICIENT_STORAGE,
-    ErrorCode.GRID_UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
-}
-"""Of refusals; all others are 400."""
-
-
-def refused(error: RequestRefused) -> CallRefused:
-    """Say by HTTP why a request is refused."""
-    return CallRefused(_STATUS.get(error.code, HTTPStatus.BAD_REQUEST), error.code, str(error))
 
 
 class CallPublishing:

@@ -120,7 +120,7 @@ class Requests:
         )
         context.metrics.watch(catalogue.REQUEST_BYTES, lambda: self._workforce.workload.bytes)
         self._selecting = Selecting(context, store, sessions.delivery, authorisation, self._turns)
-        pages = HistoryPages(context, sessions.delivery.replicas, context.destinations.history)
+        self.pages = pages = HistoryPages(context, sessions.delivery.replicas, context.destinations.history)
         self._history = HistoryReading(context, pages, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
         self._queueing = Queueing(context, store, sessions, authorisation, pages)

@@ -118,11 +118,11 @@ class Authorisation:
             return self._policy.permissions_of(known.principal, known.roles, known.properties)
         return self._policy.permissions_of(principal, roles, properties)
 
-    def check_select(self, session: Session, selector: Selector, work: Work) -> None:
-        """Let pass what the session may select.
+    def check_select(self, subject: Subject, selector: Selector, work: Work) -> None:
+        """Let pass what a session, or who calls without one, may select.
 
         Args:
-            session: whose permissions count.
+            subject: whose permissions count.
             selector: which topics.
             work: what the judgement may cost (P20).
 
@@ -130,7 +130,7 @@ class Authorisation:
             RequestRefused: it may not select all of it, and the message names the part that it may (protocol 6.5.2); or
                 it takes too much work to tell.
         """
-        permissions = session.permissions
+        permissions = subject.permissions
         if permissions.may_select(selector, work):
             return
         self._metrics.add(catalogue.FORBIDDEN, label="select")

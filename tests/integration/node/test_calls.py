@@ -15,8 +15,11 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
+from gateway.core.destinations.destination import Destination, Origin
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.policy.revocations import RevocationKind
-from gateway.ports import PUBLISH_PATH, VALUES_PATH
+from gateway.core.topics.selectors import parse_selector
+from gateway.ports import HISTORY_PATH, PUBLISH_PATH, VALUES_PATH
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.redis_server import RedisServer
 
@@ -314,13 +317,100 @@ async def test_while_the_grid_is_away_a_call_is_asked_to_come_again() -> None:
         assert "Retry-After" in headers
 
 
+# --- History ----------------------------------------------------------------------------------------------------------
+
+
+def keep_history(node: TestNode, selector: str = "log/**", count: int = 100_000) -> None:
+    """Say at a node that topics have history."""
+    limits = HistoryLimits(count=count, age=3600.0, bytes=8 * 1024**2)
+    node.gateway.node.destinations.table.put(
+        Destination(selector=parse_selector(selector), limits=limits, origin=Origin.FILE)
+    )
+
+
+async def read_history(node: TestNode, path: str) -> dict[str, Any]:
+    status, told, _ = await call(node, "GET", f"/v1/history/{path}")
+    assert status == 200, told
+    return told
+
+
+@pytest.mark.promise("P14")
+async def test_history_is_read_in_parts_each_event_once_and_in_order(node: TestNode) -> None:
+    keep_history(node)
+    items = [{"topic": f"log/{number % 3}", "value": number} for number in range(700)]
+    _, told, _ = await call(node, body={"publish": items})
+    published = {each["event"]: item["value"] for each, item in zip(told["results"], items, strict=True)}
+    read: list[dict[str, Any]] = []
+    part: dict[str, Any] = {"after": "", "complete": False}
+    while not part["complete"]:
+        part = await read_history(node, f"log/**?limit=90&after={part['after']}")
+        assert 0 < len(part["events"]) <= 90
+        assert "gap" not in part
+        read += part["events"]
+    assert {each["event"]: each["value"] for each in read} == published
+    for topic in range(3):
+        values = [each["value"] for each in read if each["topic"] == f"log/{topic}"]
+        assert values == list(range(topic, 700, 3))
+
+    assert (await read_history(node, f"log/**?after={part['after']}"))["events"] == []
+    now = await read_history(node, "log/0?from=now")
+    await call(node, body={"topic": "log/0", "value": "later"})
+    assert [each["value"] for each in (await read_history(node, f"log/0?after={now['after']}"))["events"]] == ["later"]
+
+
+async def test_history_tells_removals_current_values_and_gaps(node: TestNode) -> None:
+    keep_history(node, count=2)
+    await call(node, body={"topic": "plain/a", "value": {"bid": 1}})
+    (plain,) = (await read_history(node, "plain/**"))["events"]
+    assert (plain["value"], plain["snapshot"]) == ({"bid": 1}, True)
+
+    _, first, _ = await call(node, body={"topic": "log/a", "value": 0})
+    for value in range(1, 5):
+        await call(node, body={"topic": "log/a", "value": value})
+    await node.gateway.node.administration.topics.delete("log/a")  # which removes its history, too
+    part = await read_history(node, f"log/a?after={first['event']}")
+    assert [(each["value"], each.get("removed")) for each in part["events"]] == [
+        (None, True)
+    ]  # an operator who removes a topic removes its history
+    assert (part["gap"], part["missing"]) == (True, ["log/a"])
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "said"),
+    [
+        ("log/a?after=soon", "bad_request", "after"),
+        ("log/a?after=17-1-88,17-1-89", "bad_request", "after"),
+        ("log/a?limit=-1", "bad_request", "limit"),
+        ("log/a?limit=1&limit=2", "bad_request", "once"),
+        ("log/a?until=now", "bad_request", "after, from, limit"),
+        ("log/a?from=yesterday", "bad_request", "earliest"),
+        ("log/a?&&&&", "bad_request", "query"),
+        ("log//a", "bad_selector", "empty"),
+        ("log/%ff", "bad_topic", "UTF-8"),
+    ],
+)
+async def test_a_reading_of_history_that_cannot_be_understood_is_refused(path: str, code: str, said: str) -> None:
+    async with running_node() as node:
+        status, problem, _ = await call(node, "GET", f"/v1/history/{path}")
+    assert (status, problem["type"]) == (400, f"urn:session-gateway:problem:{code}")
+    assert said in problem["detail"]
+
+
+async def test_who_may_not_select_topics_cannot_read_their_history() -> None:
+    async with running_node() as node:
+        status, problem, _ = await call(node, "GET", "/v1/history/$gateway/nodes")
+        assert (status, problem["type"]) == (403, "urn:session-gateway:problem:forbidden")
+        assert (await call(node, "POST", "/v1/history/log/a", body={}))[0] == 405
+        assert (await call(node, "GET", "/v1/history/log/a", headers={}))[0] in {401, 503}
+
+
 # --- The description --------------------------------------------------------------------------------------------------
 
 
 def test_the_description_for_programs_and_the_page_list_the_same_statuses() -> None:
     folder = Path(__file__).resolve().parents[3] / "docs" / "reference"
     described = json.loads((folder / "client-api.json").read_text())
-    assert set(described["paths"]) == {PUBLISH_PATH, f"{VALUES_PATH}{{topic}}"}
+    assert set(described["paths"]) == {PUBLISH_PATH, f"{VALUES_PATH}{{topic}}", f"{HISTORY_PATH}{{selector}}"}
     statuses = {
         int(status) for path in described["paths"].values() for each in path.values() for status in each["responses"]
     }

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
 
 import orjson
 
 from gateway.core.types import EventId, Version
-from gateway.core.wire.codec.fields import BadField
+from gateway.core.wire.codec.fields import BadField, read_positions
 from gateway.core.wire.codec.readers import read_long_publish, read_publish
 from gateway.core.wire.codec.values import LONG
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
-from gateway.core.wire.packets import Publish
+from gateway.core.wire.packets import EARLIEST, NOW, Publish
 
 MOST_PUBLISHES: Final = 1_000
 """Topics that one call sets at most: ten steps of the grid, and some milliseconds of the node's time."""
@@ -23,6 +24,12 @@ LIST: Final = "publish"
 
 MEMBERS: Final = frozenset({"topic", "value"})
 """Of what sets one topic."""
+
+HISTORY_QUERY: Final = frozenset({"after", "from", "limit"})
+"""Parameters of a call that reads history."""
+
+MOST_DIGITS: Final = 9
+"""Of a number in a query: far above every limit, and quickly read."""
 
 
 class Outcome(NamedTuple):
@@ -99,6 +106,81 @@ def _written(outcome: Outcome) -> dict[str, object]:
 def write_value(topic: str, version: Version, event: EventId, value: bytes) -> bytes:
     """Write the value of a topic, as compact JSON text."""
     return orjson.dumps({"topic": topic, "version": version, "event": event, "value": orjson.Fragment(value)})
+
+
+class HistoryQuery(NamedTuple):
+    """What of a history a call asks for; as of ``ReadHistory``.
+
+    Attributes:
+        after: by topic partition, the event up to which all is known.
+        earliest: whether all others are read from the earliest event that is kept; if not, from now on.
+        limit: most events; None for as many as the node sends at once.
+    """
+
+    after: Mapping[int, EventId]
+    earliest: bool
+    limit: int | None
+
+
+def read_history_query(query: str) -> HistoryQuery:
+    """Read the query of a call that reads history.
+
+    Args:
+        query: as it was sent, without the question mark.
+
+    Raises:
+        RequestRefused: the message says what is wrong.
+    """
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(HISTORY_QUERY))
+    except ValueError:
+        raise RequestRefused("the query of the URL cannot be read; it is like after=17-1-88&limit=100") from None
+    given = dict(pairs)
+    if len(given) < len(pairs) or given.keys() - HISTORY_QUERY:
+        raise RequestRefused(f"the query has each of {', '.join(sorted(HISTORY_QUERY))} once at most, and nothing else")
+    start, limit, after = given.get("from", EARLIEST), given.get("limit"), given.get("after", "")
+    if start not in {EARLIEST, NOW}:
+        raise RequestRefused(f"'from' must be {EARLIEST} or {NOW}")
+    if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) <= MOST_DIGITS):
+        raise RequestRefused("'limit' must be a whole number")
+    events = after.split(",") if after else []
+    places = read_positions({"after": {each.partition("-")[0]: each for each in events}}, "after")
+    if len(places) < len(events):
+        raise RequestRefused("'after' must be ids of events, of one in each topic partition, with commas between them")
+    return HistoryQuery(places, start == EARLIEST, None if limit is None else int(limit))
+
+
+def write_history(
+    events: Sequence[tuple[str, Version, EventId, bytes, bool]],
+    positions: Mapping[int, EventId],
+    *,
+    complete: bool,
+    missing: Sequence[str] | None,
+) -> bytes:
+    """Write a part of a history, as compact JSON text.
+
+    Args:
+        events: topic, version, id and value of each, and whether it is a current value in the place of its event; the
+            value is empty if the topic was removed.
+        positions: by topic partition, up to where nothing is missing.
+        complete: whether that is all there is.
+        missing: topics of which something is not kept any more, some of them; None if there is no gap.
+    """
+    content: dict[str, object] = {
+        "events": [_event(*each) for each in events],
+        "after": ",".join(positions[number] for number in sorted(positions)),
+        "complete": complete,
+    }
+    if missing is not None:
+        content |= {"gap": True, "missing": list(missing)}
+    return orjson.dumps(content)
+
+
+def _event(topic: str, version: Version, event: EventId, value: bytes, snapshot: bool) -> dict[str, object]:
+    told: dict[str, object] = {"topic": topic, "version": version, "event": event}
+    if snapshot:
+        told["snapshot"] = True
+    return told | ({"value": orjson.Fragment(value)} if value else {"removed": True, "value": None})
 
 
 def write_problem(status: int, title: str, code: str, detail: str) -> bytes:
