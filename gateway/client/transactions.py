@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from gateway.client.consumers import Message, MessageConsumer
-from gateway.core.client.errors import GatewayError, InvalidTopic, NoSuchTransaction, ValueTooLarge
+from gateway.core.client.errors import GatewayError, InvalidTopic, NoSuchTransaction, RequestRefused, ValueTooLarge
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, encode_within
 from gateway.core.topics.topics import parse_topic
 from gateway.core.types import RequestNumber, TopicPath
@@ -172,8 +172,15 @@ class Transaction:
         number = self._open()
         staged = message.stage(outcome, delay)
         self._settled += staged
-        for _, settle in staged:
-            await self._requests.request(Stage(UNNUMBERED, number, settle), self._seconds)
+        for place, (_, settle) in enumerate(staged):
+            try:
+                await self._requests.request(Stage(UNNUMBERED, number, settle), self._seconds)
+            except RequestRefused:
+                # What was refused is no part of it, nor is what was not asked for.
+                for consumer, left in staged[place:]:
+                    self._settled.remove((consumer, left))
+                    consumer.unstage(left, done=False)
+                raise
 
     def _give_back(self) -> None:
         for consumer, settle in self._settled:

@@ -11,6 +11,10 @@ import aiohttp
 
 from gateway.adapters.memory import MemoryEventLog, MemoryGridServer
 from gateway.bootstrap import Gateway
+from gateway.core.destinations.destination import Destination, Origin
+from gateway.core.destinations.limits import QueueLimits
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.types import TopicPath
 from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.settings import AnonymousUsers, HostPort, Secret, Settings
 from tests.support.times import PATIENCE, scaled, time_limit
@@ -83,6 +87,17 @@ async def rejected(node: TestNode, address: str = "192.0.2.1") -> tuple[int, str
     headers = UPGRADE | {"X-Forwarded-For": address}
     async with aiohttp.ClientSession() as http, http.get(node.url, headers=headers) as answer:
         return answer.status, answer.headers.get("Retry-After", ""), await answer.text()
+
+
+async def declare_queues(node: TestNode, *queues: str) -> None:
+    """Declare queues without limits of their own, and wait until the node knows them."""
+    for queue in queues:
+        selector = parse_selector(queue)
+        described = Destination(selector=selector, limits=QueueLimits(), origin=Origin.ADMINISTRATOR)
+        await node.gateway.node.destinations.set(described)
+    await eventually(
+        lambda: all(node.gateway.node.destinations.table.queue(TopicPath(each)) is not None for each in queues)
+    )
 
 
 async def eventually(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:

@@ -10,9 +10,11 @@
  * @module
  */
 
+import { encodeValue } from "./content.js";
 import { checkSeconds } from "./environment.js";
 import { NotHeld, RequestRefused } from "./errors.js";
 import { iterate } from "./iteration.js";
+import { checkTopic } from "./selectors.js";
 
 /** The word of a server that knows queues (protocol 13.1). */
 export const QUEUES = "queues";
@@ -36,7 +38,30 @@ const PAUSED_AT = 2;
  *   `accept`, `reject` or `release` of each; likewise, where `accept` includes all before; before they are sent.
  * @typedef {"accept" | "reject" | "release"} Settlement
  * @typedef {(ask: import("./requests.js").Ask, options?: CallOptions) => Promise<import("./requests.js").Reply>} Request
+ *
+ * @typedef {Extract<import("./requests.js").Ask, {type: "settle"}>} Settle
+ * @typedef {{consumer: MessageConsumer, ask: Settle}} Staged - What a transaction settles.
  */
+
+/**
+ * Tell what is asked to send a message.
+ *
+ * @param {string} queue
+ * @param {unknown} value
+ * @param {{headers?: Record<string, string> | undefined, delay?: number | undefined, expires?: number | undefined}} options
+ * @returns {Extract<import("./requests.js").Ask, {type: "send"}>}
+ */
+export function sendOf(queue, value, { headers, delay, expires }) {
+  for (const [name, seconds] of Object.entries({ delay, expires })) if (seconds !== undefined) checkSeconds(name, seconds);
+  return {
+    type: "send",
+    queue: checkTopic(queue),
+    text: encodeValue(value),
+    ...(headers === undefined ? {} : { headers: { ...headers } }),
+    ...(delay === undefined ? {} : { delay }),
+    ...(expires === undefined ? {} : { expires }),
+  };
+}
 
 /** A message of a queue. */
 export class Message {
@@ -93,6 +118,17 @@ export class Message {
   async release({ delay = 0, ...options } = {}) {
     checkSeconds("delay", delay);
     await this.#consumer.settle(this.#delivery, "release", options, delay);
+  }
+
+  /**
+   * Take it, to settle it within a transaction; for `Transaction`.
+   *
+   * @param {Settlement} outcome
+   * @param {number} delay
+   * @returns {Staged[]}
+   */
+  stage(outcome, delay) {
+    return this.#consumer.take(this.#delivery, outcome, delay).map((ask) => ({ consumer: this.#consumer, ask }));
   }
 }
 
@@ -194,10 +230,26 @@ export class MessageConsumer {
    * @param {number} [delay]
    */
   async settle(delivery, outcome, options, delay = 0) {
-    if (!this.#isSettledHere) {
-      if (outcome === "accept") return;
-      throw new TypeError(`a consumer with ack "${this.#ack}" settles by itself; use "each" or "client"`);
+    if (!this.#isSettledHere && outcome === "accept") return;
+    const asks = this.take(delivery, outcome, delay);
+    try {
+      for (const ask of asks) await this.#request(ask, options);
+    } finally {
+      for (const ask of asks) this.#answered(ask);
     }
+  }
+
+  /**
+   * Take a message, or with `client` also those before it, out of what the application has to settle. Until it is told of an
+   * end, they are nothing new.
+   *
+   * @param {number} delivery
+   * @param {Settlement} outcome
+   * @param {number} delay
+   * @returns {Settle[]} What is to be asked.
+   */
+  take(delivery, outcome, delay) {
+    if (!this.#isSettledHere) throw new TypeError(`a consumer with ack "${this.#ack}" settles by itself; use "each" or "client"`);
     if (!this.#unsettled.has(delivery)) throw new NotHeld("the message was settled already, or its consumer was cancelled");
     const isForAll = this.#ack === "client" && outcome === "accept";
     /** @type {[number, number][]} */
@@ -210,15 +262,30 @@ export class MessageConsumer {
       this.#again.delete(each);
       this.#settling.add(each);
     }
-    try {
-      for (let start = 0; start < messages.length; start += MOST_CREDIT) {
-        const part = messages.slice(start, start + MOST_CREDIT);
-        const later = delay > 0 ? { delay } : {};
-        await this.#request({ type: "settle", queue: this.queue, as: outcome, messages: part, ...later }, options);
-      }
-    } finally {
-      for (const [, each] of messages) this.#settling.delete(each);
+    /** @type {Settle[]} */
+    const asks = [];
+    for (let start = 0; start < messages.length; start += MOST_CREDIT) {
+      const part = messages.slice(start, start + MOST_CREDIT);
+      const later = delay > 0 ? { delay } : {};
+      asks.push({ type: "settle", queue: this.queue, as: outcome, messages: part, ...later });
     }
+    return asks;
+  }
+
+  /**
+   * The transaction is over in which messages were settled.
+   *
+   * @param {Staged} staged
+   * @param {boolean} done - If not, they can be settled otherwise.
+   */
+  unstage({ ask }, done) {
+    this.#answered(ask);
+    if (!done && !this.#closed) for (const [id, delivery] of ask.messages) this.#unsettled.set(delivery, id);
+  }
+
+  /** @param {Settle} ask */
+  #answered({ messages }) {
+    for (const [, each] of messages) this.#settling.delete(each);
   }
 
   // --- For the session ----------------------------------------------------------------------------------------------

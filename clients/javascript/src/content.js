@@ -191,7 +191,7 @@ export function checkCredential(noun, text) {
  *
  * @param {import("./requests.js").Ask} ask
  * @param {string} fields - Its own fields, as they are written.
- * @param {import("./packets.js").Limits} limits - Of the newest welcome.
+ * @param {Pick<import("./packets.js").Limits, "message_bytes" | "value_bytes">} limits - Of the newest welcome.
  * @returns {RequestRefused | null} Null if it can.
  */
 export function obstacle(ask, fields, { message_bytes: message, value_bytes: value }) {
@@ -199,6 +199,8 @@ export function obstacle(ask, fields, { message_bytes: message, value_bytes: val
   if (3 * fields.length + PACKET_OVERHEAD <= Math.min(message, value)) return null;
   const size = byteLength(fields) + PACKET_OVERHEAD;
   switch (ask.type) {
+    case "stage":
+      return obstacle(ask.operation, fields, { message_bytes: message, value_bytes: value });
     case "publish":
     case "send": {
       const bytes = byteLength(ask.text);

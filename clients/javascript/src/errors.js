@@ -17,7 +17,7 @@
  *     ├── InvalidTopic, InvalidSelector, InvalidProperties, InvalidValue
  *     ├── ValueTooLarge, TooManySelections, Forbidden
  *     ├── NoSuchQueue, QueueFull, NotHeld
- *     ├── NoSuchDurable, DurableInUse
+ *     ├── NoSuchDurable, DurableInUse, NoSuchTransaction
  *     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
  * ```
  *
@@ -235,6 +235,14 @@ export class DurableInUse extends RequestRefused {
   }
 }
 
+/** The transaction is over: committed, or rolled back by its client, or because nobody went on with it in time. */
+export class NoSuchTransaction extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "no_such_transaction");
+  }
+}
+
 /** The node failed on the request; its log has the reason. The request may have been executed nevertheless. */
 export class RequestFailed extends RequestRefused {
   /** @param {string} message */
@@ -257,6 +265,7 @@ const REFUSALS = new Map([
   ["not_held", NotHeld],
   ["no_such_durable", NoSuchDurable],
   ["durable_in_use", DurableInUse],
+  ["no_such_transaction", NoSuchTransaction],
   ["internal", RequestFailed],
 ]);
 

@@ -42,6 +42,7 @@ export {
   InvalidValue,
   NoSuchDurable,
   NoSuchQueue,
+  NoSuchTransaction,
   NotHeld,
   QueueFull,
   PositionGone,
@@ -64,4 +65,5 @@ export { DurableStream } from "./durablestream.js";
 export { HistoryStream } from "./historystream.js";
 export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";
+export { Transaction } from "./transactions.js";
 export { VERSION } from "./version.js";

@@ -32,23 +32,32 @@ export const RETRY_INITIAL = 0.1;
 export const RETRY_MAXIMUM = 5;
 
 /**
+ * What a transaction can do.
+ *
+ * @typedef {{type: "publish", topic: string, text: string}
+ *   | {type: "send", queue: string, text: string, headers?: Record<string, string>, delay?: number, expires?: number}
+ *   | {type: "settle", queue: string, as: "accept" | "reject" | "release", messages: [number, number][], delay?: number}
+ *   } Operation
+ *
  * A request without its number, as it is written.
  *
- * @typedef {{type: "subscribe", selector: string}
+ * @typedef {Operation
+ *   | {type: "subscribe", selector: string}
  *   | {type: "unsubscribe", selector: string, keep?: string[]}
  *   | {type: "history", selector: string, after?: Record<string, string>, from?: string, limit?: number}
- *   | {type: "publish", topic: string, text: string}
  *   | {type: "properties", set: Record<string, string | null>}
- *   | {type: "send", queue: string, text: string, headers?: Record<string, string>, delay?: number, expires?: number}
  *   | {type: "consume", queue: string, credit: number, mode: "auto" | "each" | "none"}
  *   | {type: "cancel", queue: string}
- *   | {type: "settle", queue: string, as: "accept" | "reject" | "release", messages: [number, number][], delay?: number}
  *   | {type: "declare", temporary: true}
  *   | {type: "durable-open", name: string, selector: string, after?: Record<string, string>, from?: string, life?: number,
  *       take?: boolean, shared?: boolean}
  *   | {type: "durable-advance", name: string, positions: Record<string, string>}
  *   | {type: "durable-release", name: string}
  *   | {type: "durable-remove", name: string}
+ *   | {type: "begin"}
+ *   | {type: "stage", transaction: number, operation: Operation}
+ *   | {type: "commit", transaction: number}
+ *   | {type: "rollback", transaction: number}
  *   | {type: "authenticate", secret: string, principal: string}} Ask
  *
  * @typedef {import("./packets.js").ReplyBody} Reply
@@ -59,12 +68,16 @@ export const RETRY_MAXIMUM = 5;
  * Write the fields of a request, without braces; of a publish or send the value as it was when the application asked.
  *
  * @param {Ask} ask
+ * @returns {string}
  */
 function written(ask) {
   if (ask.type === "publish") return `"topic":${JSON.stringify(ask.topic)},"value":${ask.text}`;
   if (ask.type === "send") {
     const { type: _, text, ...others } = ask;
     return `${JSON.stringify(others).slice(1, -1)},"value":${text}`;
+  }
+  if (ask.type === "stage") {
+    return `"transaction":${ask.transaction},"operation":{"type":"${ask.operation.type}",${written(ask.operation)}}`;
   }
   const { type, ...fields } = ask;
   return JSON.stringify(fields).slice(1, -1);
@@ -111,8 +124,9 @@ export class PendingRequest {
 
   /** @returns {string} What goes into a session packet. */
   packet(resubmitted = false) {
-    const mark = resubmitted ? '"resubmitted":true,' : "";
-    return `{"type":"${this.ask.type}","request":${this.number},${mark}${this.fields}}`;
+    const mark = resubmitted ? ',"resubmitted":true' : "";
+    const fields = this.fields === "" ? "" : `,${this.fields}`;
+    return `{"type":"${this.ask.type}","request":${this.number}${mark}${fields}}`;
   }
 }
 

@@ -14,6 +14,7 @@ import { Forbidden, refusal, RequestRefused, RequestTimedOut } from "./errors.js
 import { RequestTable } from "./requests.js";
 import { changed, Promises, Selections } from "./selections.js";
 import { Streams } from "./streams.js";
+import { TRANSACTIONS } from "./transactions.js";
 import { Wanted } from "./wanted.js";
 
 /** Code of the notice with which this client itself declares that a grid had forgotten what it had promised. */
@@ -26,6 +27,9 @@ const KEEP = "keep";
 const HISTORY = "history";
 
 const NOT_KNOWN = "the node is of an older release, which cannot be asked for this";
+
+/** Requests about transactions (protocol 16). @type {ReadonlySet<string>} */
+const OF_TRANSACTIONS = new Set(["begin", "stage", "commit", "rollback"]);
 
 /** Code of the notice that a right was withdrawn (protocol 6.5.4). */
 export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
@@ -367,7 +371,8 @@ export class RequestSender {
     this.#table.sift(({ ask, fields }) =>
       // A node of an older release would not know what this is, and close the connection for it.
       (ask.type === "history" && !this.#tellsHistory) || (ask.type.startsWith("durable-") && !supports.includes(DURABLES)) ||
-      (ask.type === "declare" && !supports.includes("temporary"))
+      (ask.type === "declare" && !supports.includes("temporary")) ||
+      (OF_TRANSACTIONS.has(ask.type) && !supports.includes(TRANSACTIONS))
         ? new RequestRefused(NOT_KNOWN, "bad_request")
         : obstacle(ask, fields, limits),
     );

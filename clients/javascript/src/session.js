@@ -5,7 +5,7 @@
  */
 
 import { checkCredential, checkProperties, encodeValue } from "./content.js";
-import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES } from "./consumers.js";
+import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES, sendOf } from "./consumers.js";
 import { DURABLES, DurableStream } from "./durablestream.js";
 import { checkSeconds, checkSignal } from "./environment.js";
 import { guarded, RequestRefused } from "./errors.js";
@@ -13,6 +13,7 @@ import { HistoryStream } from "./historystream.js";
 import { LogReader, parsePosition } from "./logreader.js";
 import { checkTopic, parseSelector } from "./selectors.js";
 import { UpdateStream } from "./streams.js";
+import { Transaction, TRANSACTIONS } from "./transactions.js";
 
 /** Events that `history` reads unless it is told otherwise. */
 export const HISTORY_LIMIT = 1000;
@@ -393,15 +394,8 @@ export class Session extends EventTarget {
    * @returns {Promise<SendReceipt>} Once the message is in the grid.
    */
   async send(queue, value, { headers, delay, expires, ...options } = {}) {
-    for (const [name, seconds] of Object.entries({ delay, expires })) if (seconds !== undefined) checkSeconds(name, seconds);
     this.#checkQueues();
-    const ask = { type: /** @type {const} */ ("send"), queue: checkTopic(queue), text: encodeValue(value) };
-    const others = {
-      ...(headers === undefined ? {} : { headers: { ...headers } }),
-      ...(delay === undefined ? {} : { delay }),
-      ...(expires === undefined ? {} : { expires }),
-    };
-    const reply = await this.#supervisor.sender.request({ ...ask, ...others }, options);
+    const reply = await this.#supervisor.sender.request(sendOf(queue, value, { headers, delay, expires }), options);
     return { messageId: reply.sent ?? 0 };
   }
 
@@ -433,6 +427,37 @@ export class Session extends EventTarget {
     this.#checkSupports("temporary", "temporary queues");
     const { queue } = await this.#supervisor.sender.request({ type: "declare", temporary }, options);
     return queue ?? "";
+  }
+
+  /**
+   * Publish, send and settle as a whole, or not at all.
+   *
+   * With `work`, it is committed at the end, and rolled back if `work` fails; the result is that of `work`. Without, the
+   * transaction has begun once this settles, and it is the caller who commits it or rolls it back.
+   *
+   * @template T
+   * @overload
+   * @param {(transaction: Transaction) => T | Promise<T>} work
+   * @param {CallOptions} [options] - Of each call of it: a time limit for each answer, and a signal that gives up.
+   * @returns {Promise<T>}
+   */
+  /**
+   * @overload
+   * @param {CallOptions} [options]
+   * @returns {Promise<Transaction>}
+   */
+  /**
+   * @param {((transaction: Transaction) => unknown) | CallOptions} [work]
+   * @param {CallOptions} [options]
+   * @returns {Promise<unknown>}
+   */
+  async transaction(work = {}, options = {}) {
+    const call = typeof work === "function" ? options : work;
+    this.#checkSupports(TRANSACTIONS, "transactions");
+    const { sender } = this.#supervisor;
+    const { request } = await sender.request({ type: "begin" }, call);
+    const begun = new Transaction((ask, how) => sender.request(ask, how), request, call);
+    return typeof work === "function" ? begun.run(work) : begun;
   }
 
   #checkQueues() {

@@ -93,6 +93,30 @@ const COMMANDS = {
       }
     })();
   },
+  // Accepts each message and sends it on, in one transaction.
+  async passOn({ from, to, options }) {
+    const consumer = await session.consume(from, { ...options, ack: "each" });
+    void (async () => {
+      for await (const message of consumer) {
+        try {
+          await session.transaction(async (t) => {
+            await t.accept(message);
+            await t.send(to, message.value);
+          });
+          tell({ event: "passed on", detail: message.value });
+        } catch (error) {
+          tell({ event: "not passed on", detail: { value: message.value, error: error.constructor.name } });
+        }
+      }
+    })();
+  },
+  // Stages a publish, and ends as it is told.
+  async publishWithin({ topic, value, end }) {
+    const transaction = await session.transaction();
+    await transaction.publish(topic, value);
+    await transaction[end]();
+    return transaction.isOver;
+  },
   setProperties: ({ changes }) => session.setProperties(changes),
   async close() {
     await session.close();

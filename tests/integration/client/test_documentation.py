@@ -14,8 +14,10 @@ import pytest
 
 import gateway.client
 from gateway.client import Notice, Receipt, Recovery, Session, SessionClosed, Update, UpdateStream, connect
-from tests.support.nodes import eventually, running_node
+from tests.support.nodes import declare_queues, eventually, running_node
+from tests.support.times import time_limit
 
+PATIENCE = 20.0
 DOCS = Path(__file__).parents[3] / "docs"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -57,6 +59,25 @@ async def test_the_pages_program_does_what_the_page_says(program: dict[str, Any]
 
 async def test_a_synchronous_user_gets_by_with_a_few_lines(program: dict[str, Any]) -> None:
     assert await asyncio.to_thread(program["report_once"]) == {"done": True}
+
+
+@pytest.mark.promise("P16")
+async def test_the_worker_of_the_how_to_gives_each_message_one_result(nothing_left_over: None) -> None:
+    namespace: dict[str, Any] = {}
+    for block in BLOCK.findall((DOCS / "how-to" / "consume-and-publish-atomically.md").read_text()):
+        exec(compile(block, "consume-and-publish-atomically.md", "exec"), namespace)
+    async with running_node() as node, connect(node.url, "alice") as session, connect(node.url, "worker") as worker:
+        await declare_queues(node, "orders/new", "invoices")
+        for order in range(20):
+            await session.send("orders/new", {"order": order})
+        working = asyncio.create_task(namespace["ship_orders"](worker))
+        async with time_limit(PATIENCE), await session.consume("invoices") as invoices:
+            assert [(await anext(invoices)).value["order"] for _ in range(20)] == list(range(20))
+        async with time_limit(PATIENCE), await session.subscribe("orders/19") as orders:
+            update = await anext(orders)
+        assert (update.value, update.version) == ({"state": "shipped"}, 1)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 def test_the_reference_names_everything_there_is() -> None:

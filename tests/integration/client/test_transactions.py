@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.memory import MemoryGridServer
+from gateway.adapters.memory import MemoryGridServer, transaction_table
 from gateway.client import (
     Message,
     MessageConsumer,
@@ -192,6 +192,24 @@ async def test_what_is_refused_leaves_the_rest(cluster: Cluster) -> None:
             await t.publish("$system/x", 1)
         await t.send(OUTPUT, 2)
     assert await cluster.counts(OUTPUT) == (2, 0)
+
+
+async def test_a_message_whose_settlement_was_refused_can_be_settled_otherwise(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await cluster.client()
+    consumer = await session.consume(INPUT, ack="each")
+    await session.send(INPUT, "in")
+    (message,) = await take(consumer, 1)
+    monkeypatch.setattr(transaction_table, "MOST_STAGED", 1)
+    async with session.transaction() as t:
+        await t.send(OUTPUT, 1)
+        with pytest.raises(RequestRefused) as refused:
+            await t.accept(message)
+        assert refused.value.code == "transaction_too_large"
+    assert await cluster.counts(OUTPUT) == (1, 0)
+    await message.accept()
+    assert await cluster.counts(INPUT) == (0, 0)
 
 
 async def test_a_commit_without_room_does_nothing(cluster: Cluster) -> None:
