@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import click
 from redis.asyncio import Redis
@@ -53,6 +53,16 @@ PAUSES: Final = (0.2, 1.0)
 
 PATIENCE: Final = 120.0
 """Seconds, on a quiet machine, for all to be settled after the last fault."""
+
+
+class Losable(Protocol):
+    """A consumer that can be lost."""
+
+    async def start(self) -> None:
+        """Open a session and consume."""
+
+    async def lose(self) -> None:
+        """Abandon the session in the middle of its work."""
 
 
 @dataclass
@@ -149,7 +159,7 @@ async def send_all(url: str, count: int, seconds: float) -> None:
     await session.close()
 
 
-async def disturb(stack: Stack, workers: Sequence[Worker], random: Random, *, kills: int, restarts: int) -> None:
+async def disturb(stack: Stack, workers: Sequence[Losable], random: Random, *, kills: int, restarts: int) -> None:
     """Break things, one after the other, with short pauses between them."""
     faults = ["kill"] * kills + ["restart"] * restarts + ["lose"] * (kills // 10)
     random.shuffle(faults)
