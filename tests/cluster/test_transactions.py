@@ -1,4 +1,4 @@
-"""Messages are passed on in transactions through kills and a restart of Redis: each input is once in the output (P16)."""
+"""Messages are passed on in transactions through kills: the output has each input exactly once (P16)."""
 
 from __future__ import annotations
 
