@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import struct
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,8 @@ _RATE_SLICE_SECONDS: Final = 0.05
 """Under a bandwidth limit bytes leave in slices worth this time, so that they trickle instead of burst."""
 _BACKLOG: Final = 1024
 """Connections that may wait to be accepted: whole crowds arrive at once."""
+_LOOKED_BACK_BYTES: Final = 4096
+"""Of what has passed, looked at again for a pattern that began there: longer than what tests look for."""
 _LINGER_RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER on with zero seconds: closing answers with RST and drops what is unsent."""
 
@@ -58,12 +61,21 @@ BOTH_WAYS: Final = (Way.UP, Way.DOWN)
 
 
 @dataclass
+class _Trap:
+    """What stalls a direction in the moment in which a pattern comes by."""
+
+    pattern: re.Pattern[bytes]
+    sprung: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass
 class _Weather:
     """What one direction suffers now; shared by all connections, so that a change takes effect at once."""
 
     delay: float = 0.0
     bytes_per_second: float | None = None
     cut_after: int | None = None
+    trap: _Trap | None = None
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -161,10 +173,26 @@ class FaultProxy:
         for way in ways or BOTH_WAYS:
             self._weather[way].flowing.clear()
 
-    def flow(self) -> None:
-        """End what ``stall`` began."""
-        for weather in self._weather.values():
-            weather.flowing.set()
+    def stall_at(self, pattern: re.Pattern[bytes], way: Way) -> asyncio.Event:
+        """Stall a direction in the moment in which what fits a pattern comes by, once.
+
+        What came along with its end does not pass: a request of which the pattern is a part is caught on its way.
+
+        Args:
+            pattern: what fits it must come by on one connection, in at most 4096 bytes.
+            way: which direction, of all connections.
+
+        Returns:
+            Set when it came by.
+        """
+        trap = self._weather[way].trap = _Trap(pattern)
+        return trap.sprung
+
+    def flow(self, *ways: Way) -> None:
+        """End what ``stall`` or ``stall_at`` began, or waits to begin, in the given directions or both."""
+        for way in ways or BOTH_WAYS:
+            self._weather[way].trap = None
+            self._weather[way].flowing.set()
 
     def half_close(self, *ways: Way) -> int:
         """End the stream of every open connection in the given directions, or both: FIN, and nothing after it.
@@ -333,10 +361,17 @@ class _Connection:
 
     async def _read(self, way: Way, source: asyncio.StreamReader, held: _Held) -> None:
         weather = self._weather[way]
-        chunk = b"more"
+        chunk, before = b"more", b""
         while chunk:
             await weather.flowing.wait()
             chunk = await source.read(_CHUNK_BYTES)
+            if weather.trap is not None:
+                seen = before + chunk
+                if weather.trap.pattern.search(seen):
+                    weather.flowing.clear()
+                    weather.trap.sprung.set()
+                    weather.trap = None
+                before = seen[-_LOOKED_BACK_BYTES:]
             await held.put((asyncio.get_running_loop().time() + weather.delay, chunk))
 
     async def _write(self, way: Way, held: _Held, sink: asyncio.StreamWriter) -> None:

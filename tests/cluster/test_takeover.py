@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gateway.local.stack import Stack
 from tests.cluster.crowds import complaints_after_kills, crowd
 from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.cluster.linked import all_linked
+from tests.cluster.takeover_kills import SHORT, run
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 from tests.support.times import scaled
@@ -65,3 +67,10 @@ async def test_two_of_five_die_at_once(tmp_path: Path) -> None:
             lambda: all(member.session.state is SessionState.CONNECTED for member in members), "all are there"
         )
         assert complaints_after_kills(stack) == Counter(lease_expired=len(DEAD), takeover_finished=len(DEAD))
+
+
+async def test_winners_are_killed_one_after_the_other(tmp_path: Path, figures: Callable[[str], None]) -> None:
+    """E2 with kill -9 of whoever has won, in each part of it; who is left finishes."""
+    (result,) = await run(tmp_path, [SHORT], seed=1)
+    assert result.wrong == []
+    figures(f"detected in {result.detected:.2f} s, over in {result.seconds:.1f} s; killed {', '.join(result.killed)}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -187,6 +188,24 @@ async def test_stall_holds_bytes_back_until_flow(proxy: FaultProxy, client: Clie
 
     proxy.flow()
     assert await reply == b"during"
+
+
+async def test_what_fits_a_pattern_is_caught_on_its_way(proxy: FaultProxy, client: Client, echo: Echo) -> None:
+    sprung = proxy.stall_at(re.compile(rb"take.over"), Way.UP)
+    await client.exchange(b"before ta")
+    reply = asyncio.create_task(client.exchange(b"ke over"))
+    async with time_limit():
+        await sprung.wait()
+    proxy.stall(Way.DOWN)
+
+    assert bytes(echo.received) == b"before ta"
+
+    proxy.flow(Way.UP)
+    await until(lambda: bytes(echo.received) == b"before take over")
+    assert not reply.done()
+    proxy.flow()
+    assert await reply == b"ke over"
+    assert await client.exchange(b"take over") == b"take over", "it was caught once"
 
 
 async def test_a_stalled_connection_can_be_cut(proxy: FaultProxy, client: Client) -> None:
