@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -239,7 +239,7 @@ async def run(folder: Path, rounds: Sequence[Sequence[Point]], *, seed: int) -> 
     file = folder / "destinations.toml"
     file.write_text(DECLARED, "utf-8")
     random, results = Random(seed), []
-    settings: dict[str, object] = {
+    settings: dict[str, Any] = {
         "lease": scaled(LEASE),
         "lease_renew": scaled(RENEW),
         "heartbeat": scaled(HEARTBEAT),
