@@ -251,7 +251,7 @@ class Node:
             clock=clock,
             metrics=metrics,
         )
-        self.taker = SessionTaker(context, self.links, self.sessions, self.holder)
+        self.taker = SessionTaker(context, self.links, self.sessions, self._store, self.holder)
         self._moves = SessionMover(context, self.sessions, giver)
         self._followers = Followers(
             context,

@@ -57,7 +57,8 @@ def goes_on(session: ServerSession, like: ServerSession) -> bytes:
     )
     for name in RECORDED:
         setattr(taken, name, getattr(like, name))
-    token = given.token_generation
+    taken.stored_generation = GridGeneration(like.stored_generation + 1)  # the record is older than what is given
+    token, attempt = given.token_generation, given.attempt
     assume(taken, given)
     machine = taken.machine
     machine.adopt(like.machine.parameters)
@@ -67,7 +68,7 @@ def goes_on(session: ServerSession, like: ServerSession) -> bytes:
     machine.stand(machine.standing())  # link packets are of a connection, too
     machine._proven = True
     machine.duplicates = 0
-    return export(taken, 0.0) + str(token).encode()
+    return export(taken, 0.0) + f"{token} {attempt}".encode()
 
 
 class MirroredTwins(Twins):
@@ -97,6 +98,11 @@ class MirroredTwins(Twins):
         """A node looks at a session again when its client is there."""
         with self._looked_at_again():
             super().resume(*args, **kwargs)
+
+    def select(self, selector: str, *, selects: bool) -> None:
+        """It is looked at again when other selections are in force."""
+        with self._looked_at_again():
+            super().select(selector, selects=selects)
 
     def describe(self, name: str, partition: int) -> None:
         """What a client understands changes with its connection."""

@@ -61,7 +61,7 @@ MOST_TWINS: Final = 3
 
 RECORDED: Final = (
     *("selections", "properties", "roles", "principal_properties", "credential", "credential_expires"),
-    *("token_generation", "confirmed", "attempt", "publish_partitions"),
+    *("token_generation", "confirmed", "attempt", "publish_partitions", "stored_generation"),
 )
 """What the grid holds of a session besides what it is made with."""
 
@@ -292,6 +292,7 @@ class Twins:
             session.properties = {name: "x", **session.properties}
             session.supports ^= {name}
             session.publish_partitions |= {partition}
+            session.stored_generation = GridGeneration(partition)
 
         self.all_do(act)
 

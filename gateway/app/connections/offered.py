@@ -125,6 +125,7 @@ class OfferedSessions:
         if cuts is None:
             return False
         session.lane = self._requests.lane(session)
+        withdrawn += self._authorisation.enforce(session)
         self._authorisation.withhold(session)
         session.elsewhere_until = self._clock.monotonic()  # from here on, the other node numbers nothing for it
         replays = self._delivery.replays

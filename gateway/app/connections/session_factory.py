@@ -39,6 +39,7 @@ class RecoveryOutcome(NamedTuple):
         values_follow: whether its selections have to be put in force anew, and all values sent (P6).
         replay: what a client missed that has said where it was; None if it has not, or nothing can be missed.
         unfinished: selectors of subscribes of which it has not had all current values, by their requests.
+        withdrawn: selectors that it may not select any more, of those that were not in its record.
     """
 
     outcome: Outcome
@@ -50,6 +51,7 @@ class RecoveryOutcome(NamedTuple):
     values_follow: bool = False
     replay: Replay | None = None
     unfinished: Mapping[RequestNumber, str] = MappingProxyType({})
+    withdrawn: tuple[str, ...] = ()
 
     @property
     def replayed(self) -> Replayed | None:

@@ -186,11 +186,10 @@ class Fencing:
         """Tell whether the grid may not hold the session as it is here."""
         if not self.replicated:
             return False
-        stored_under = session.stored_under
         return (
             session.unsaved
-            or stored_under.grid_generation < self._grid.generation
-            or stored_under.expired_leases < self._expired_leases
+            or session.stored_generation < self._grid.generation
+            or session.expired_leases < self._expired_leases
         )
 
     def is_outdated(self, session: Session, ownership: Ownership) -> bool:
@@ -285,7 +284,7 @@ class Fencing:
         stored_under = self.writes_under
         results: list[Restored] = [Restored.WRITTEN] * len(sessions)
         # Only what a loss of writes can explain may be created again; anything else has ended for a reason.
-        may_be_lost = [each.stored_under.grid_generation < stored_under.grid_generation for each in sessions]
+        may_be_lost = [each.stored_generation < stored_under.grid_generation for each in sessions]
         for recreate in (True, False):
             chosen = [index for index, may_be in enumerate(may_be_lost) if may_be is recreate]
             if chosen:

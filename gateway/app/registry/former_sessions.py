@@ -20,9 +20,9 @@ from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.timers import Deadlines
 from gateway.core.session.export import export
-from gateway.core.session.handoff import GONE, PASSABLE, Given, GiveStatus, may_give
+from gateway.core.session.handoff import GONE, PASSABLE, ClaimRank, Given, GiveStatus, may_give
 from gateway.core.stream.transitions import State
-from gateway.core.types import Epoch, SessionId
+from gateway.core.types import Attempt, SessionId
 from gateway.core.wire.codes import Outcome
 from gateway.core.wire.support import understands
 from gateway.ports import Ownership
@@ -41,32 +41,35 @@ class FormerSession:
     Attributes:
         session: as it was; nothing is done with it any more.
         cuts: how far it had come.
-        claim: the newest one to which it was given; None before.
+        claim: the latest one to which it was given; None before.
+        rank: of that.
         size: bytes, about.
     """
 
-    __slots__ = ("claim", "cuts", "session", "size")
+    __slots__ = ("claim", "cuts", "rank", "session", "size")
 
     def __init__(self, session: Session, cuts: Cuts) -> None:
         self.session = session
         self.cuts = cuts
         self.claim: Ownership | None = None
+        self.rank: ClaimRank | None = None
         machine = session.machine
         packets = machine.unacknowledged + machine.waiting
         buffered = machine.resend_bytes + machine.waiting_bytes + PACKET_BYTES * packets
         self.size = own_bytes(session) + buffered + session.pending.bytes
 
-    def give(self, claim: Ownership, now: float) -> Given:
+    def give(self, claim: Ownership, attempt: Attempt, now: float) -> Given:
         """Answer who has claimed it.
 
         Args:
             claim: as the grid has confirmed it.
+            attempt: of the client, for which it was claimed.
             now: by the monotonic clock.
         """
-        given = Epoch(0) if self.claim is None else self.claim.epoch
-        if not may_give(self.session.epoch, given, claim.epoch):
+        asked = ClaimRank(attempt, claim.epoch)
+        if not may_give(self.session.claim_rank, self.rank, asked):
             return GONE
-        self.claim = claim
+        self.claim, self.rank = claim, asked
         places, unfinished = self.cuts
         return Given(GiveStatus.GIVEN, export(self.session, now), places, unfinished)
 
@@ -133,10 +136,10 @@ class FormerSessions:
     def __contains__(self, session: object) -> bool:
         return session in self._kept
 
-    def give(self, claim: Ownership) -> Given:
-        """Answer who has claimed a session, as the grid has confirmed."""
+    def give(self, claim: Ownership, attempt: Attempt) -> Given:
+        """Answer who has claimed a session; see ``FormerSession.give``."""
         former = self._kept.get(claim.session)
-        return GONE if former is None else former.give(claim, self._clock.monotonic())
+        return GONE if former is None else former.give(claim, attempt, self._clock.monotonic())
 
     def taken(self, by: Ownership) -> None:
         """The client of a session was heard elsewhere: it need not be kept; no effect if it was given to another one.

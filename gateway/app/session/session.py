@@ -13,6 +13,7 @@ from gateway.app.session.request_lane import RequestLane
 from gateway.core.pacing.accounts import Account
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.policy.permissions import Permissions
+from gateway.core.session.handoff import ClaimRank
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
@@ -61,8 +62,7 @@ class Session(ServerSession):
         fixed: properties made by this node for the current connection.
         connection: the connection, or None.
         lane: has its requests executed, in order.
-        stored_under: where the state was stored last. If the generation or the lease is another one by now, the state
-            has to be written again.
+        expired_leases: see ``StoredUnder``.
         restores: times it was sent to the grid as it is here.
         on_clock: the grid has been told that the client has gone, and ends the session when its window is over.
         unsaved: a change could not be written and must be, as soon as the grid is back.
@@ -114,6 +114,7 @@ class Session(ServerSession):
         "elsewhere_until",
         "ending",
         "epoch",
+        "expired_leases",
         "fixed",
         "given_by",
         "lane",
@@ -134,7 +135,6 @@ class Session(ServerSession):
         "retained",
         "selecting",
         "stored",
-        "stored_under",
         "unsaved",
         "written",
     )
@@ -199,6 +199,15 @@ class Session(ServerSession):
         self.credential = record.credential
         self.stored_under = stored_under
 
+    @property
+    def stored_under(self) -> StoredUnder:
+        """Where the state was stored last; if it is another place by now, the state has to be written again."""
+        return StoredUnder(self.stored_generation, self.expired_leases)
+
+    @stored_under.setter
+    def stored_under(self, stored_under: StoredUnder) -> None:
+        self.stored_generation, self.expired_leases = stored_under
+
     def show(self, identity: Identity) -> None:
         """Take on what newer credentials of the principal give."""
         self.roles = identity.roles
@@ -227,6 +236,11 @@ class Session(ServerSession):
     def ownership(self) -> Ownership:
         """By which right this node writes for it."""
         return Ownership(self.id, self.owner, self.epoch)
+
+    @property
+    def claim_rank(self) -> ClaimRank:
+        """How late the claim is by which it is this node's."""
+        return ClaimRank(self.attempt, self.epoch)
 
     def record(self) -> SessionRecord:
         """Return what the grid should hold.

@@ -24,13 +24,14 @@ from gateway.core.mirror.frames import (
 )
 from gateway.core.mirror.run_numbers import NumberedRuns
 from gateway.core.session.export import export, restore
-from gateway.core.session.handoff import GONE, Given, GiveStatus, may_give
+from gateway.core.session.handoff import GONE, ClaimRank, Given, GiveStatus, may_give
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import Record
 from gateway.core.stream.machine import Standing
 from gateway.core.stream.runs import Run
 from gateway.core.stream.transitions import State
 from gateway.core.types import (
+    Attempt,
     Epoch,
     EventId,
     GridGeneration,
@@ -62,7 +63,7 @@ class Copy:
         epoch: by which it was that node's.
         cut: which of the node's places are its own.
         buffer: what is kept for its client.
-        claim: the newest claim to which it was given; 0 for none. From then on it stays as it is.
+        claim: the latest claim to which it was given; None for none. From then on it stays as it is.
         places: how far it had come, once it was given.
         size: bytes, about; what it shares with others counts in parts.
     """
@@ -74,11 +75,16 @@ class Copy:
         self.slot = slot
         self.epoch = epoch
         self.cut = cut
-        self.claim = Epoch(0)
+        self.claim: ClaimRank | None = None
         self.places: dict[int, EventId] = {}
         machine = session.machine
         self.buffer = machine.buffer
         self.size = COPY_BYTES + machine.resend_bytes + machine.waiting_bytes + session.pending.bytes
+
+    @property
+    def rank(self) -> ClaimRank:
+        """How late the claim is by which it was its node's."""
+        return ClaimRank(self.session.attempt, self.epoch)
 
 
 class Copies:
@@ -123,20 +129,20 @@ class Copies:
 
     # --- Given --------------------------------------------------------------------------------------------------------
 
-    def give(self, session: SessionId, claim: Epoch) -> Given:
+    def give(self, session: SessionId, claim: ClaimRank) -> Given:
         """Answer who has claimed a session, as the grid has confirmed.
 
         What was pending may have been begun by its node since, so that all of it goes on as such.
 
         Args:
             session: which.
-            claim: by which epoch it is the asker's.
+            claim: by which it is the asker's.
         """
         copy = self._sessions.get(session)
-        if copy is None or not may_give(copy.epoch, copy.claim, claim):
+        if copy is None or not may_give(copy.rank, copy.claim, claim):
             return GONE
         held = copy.session
-        if not copy.claim:
+        if copy.claim is None:
             if held.machine.state in {State.ATTACHED, State.RESUMING}:
                 held.machine.detach()
             held.pending.started = len(held.pending)
@@ -340,6 +346,8 @@ class Copies:
                     frame.fail("changes", "a list of changes")
         if changes.rest is not None:
             self._stand(copy, changes.rest)
+        if changes.recorded is not None:
+            _record(session, changes.recorded)
         session.settled()
         answers.settled, answers.refused = RequestNumber(settled), refused
         if changes.cut is not None:
@@ -394,6 +402,38 @@ class Copies:
     def cuts(self) -> Mapping[int, EventId]:
         """How far the node had come in each partition."""
         return self._cuts
+
+
+def _record(session: ServerSession, recorded: list[JsonValue]) -> None:
+    """Take in what has changed of what the grid holds of a session, too."""
+    match recorded:
+        case [int(generation), int(attempt), properties, partitions, selections]:
+            session.stored_generation = GridGeneration(generation)
+            session.attempt = Attempt(attempt)
+        case _:
+            raise ValueError("what is recorded of a session is of another form")
+    match properties:
+        case None:
+            pass
+        case dict():
+            session.properties = {name: value for name, value in properties.items() if isinstance(value, str)}
+        case _:
+            raise ValueError("what is recorded of properties is of another form")
+    match partitions:
+        case None:
+            pass
+        case [*numbers]:
+            session.publish_partitions = frozenset(each for each in numbers if isinstance(each, int))
+        case _:
+            raise ValueError("what is recorded of partitions is of another form")
+    match selections:
+        case None:
+            pass
+        case [[*removed], [*added]]:
+            texts = [[each for each in row if isinstance(each, str)] for row in (removed, added)]
+            session.selections = session.selections.changed(texts[0], texts[1])
+        case _:
+            raise ValueError("what is recorded of selections is of another form")
 
 
 def _declaring(value: JsonValue) -> tuple[int, GridGeneration] | None:

@@ -34,7 +34,7 @@ from gateway.core.stream.runs import Run
 from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber
 from gateway.core.wire.errors import InvalidExport
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Of a frame; it grows with every change. Who does not know it keeps no copies."""
 
 MIRROR: Final = "mirror"
@@ -122,6 +122,7 @@ class Changes(NamedTuple):
         asked: requests that are pending since.
         unseen: answers of which it is not known that they have arrived, those that are new.
         rest: whatever else there is to know; None if it is as it was.
+        recorded: what the grid holds of it, too, and may lose; None if it is as it was. See ``SessionTap``.
         cut: None if it is as it was.
     """
 
@@ -131,6 +132,7 @@ class Changes(NamedTuple):
     asked: tuple[Work, ...]
     unseen: list[JsonValue]
     rest: list[JsonValue] | None
+    recorded: list[JsonValue] | None
     cut: SessionCut | None
 
 
@@ -188,10 +190,10 @@ class FrameWriter:
 
     def changed(self, changes: Changes) -> None:
         """Something has changed of a session."""
-        slot, counts, done, asked, unseen, rest, cut = changes
+        slot, counts, done, asked, unseen, rest, recorded, cut = changes
         works: list[JsonValue] = [write_request(work, self._bodies) for work in asked]
         at = None if cut is None else _write_cut(cut)
-        self._changes.append([slot, *counts, done, works, unseen, rest, at])
+        self._changes.append([slot, *counts, done, works, unseen, rest, recorded, at])
 
     def gone(self, slot: int) -> None:
         """Nothing is to be kept of a session."""
@@ -297,6 +299,7 @@ def read_changes(row: JsonValue, frame: Record) -> Changes:
             [*works],
             [*unseen],
             rest,
+            recorded,
             cut,
         ] if min(received, newest, settled, refused, done) >= 0:
             return Changes(
@@ -306,6 +309,7 @@ def read_changes(row: JsonValue, frame: Record) -> Changes:
                 tuple([read_request(work, frame, "changes") for work in works]),
                 unseen,
                 rest if isinstance(rest, list) else None,
+                recorded if isinstance(recorded, list) else None,
                 None if cut is None else read_cut(cut, frame, "changes"),
             )
     return frame.fail("changes", "a list of changes")

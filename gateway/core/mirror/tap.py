@@ -7,8 +7,9 @@ was written last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Mapping
+from operator import is_
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.core.mirror.frames import FOLD, NUMBER, PUSH, TAKE, Changes, FrameWriter, SessionCut
 from gateway.core.mirror.recording import RecordingBuffer, RecordingOutbox, record, release
@@ -20,7 +21,8 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.outbox import Outbox
 from gateway.core.stream.resend import ResendBuffer
 from gateway.core.stream.runs import Run
-from gateway.core.types import Epoch, JsonValue
+from gateway.core.topics.selections import ListChanges, Selections
+from gateway.core.types import Attempt, Epoch, GridGeneration, JsonValue
 
 S = TypeVar("S", bound=ServerSession)
 """A session."""
@@ -64,6 +66,7 @@ class SessionTap(Generic[S]):
         "_acked",
         "_cut",
         "_notes",
+        "_recorded",
         "_rest",
         "_unseen",
         "_works",
@@ -88,6 +91,7 @@ class SessionTap(Generic[S]):
         self._works: list[Work] = []
         self._unseen: Answered | None = None
         self._rest: tuple[object, ...] = ()
+        self._recorded = _recorded(session)
         self._cut: SessionCut | None = None
         self.is_queued = self.is_whole = self.is_moved = self.is_refused = False
         self.must_rewrite = True
@@ -167,6 +171,7 @@ class SessionTap(Generic[S]):
         self._works = list(session.pending)
         self._unseen = session.answers.unseen[-1] if session.answers.unseen else None
         self._rest = self._all_else(epoch)
+        self._recorded = _recorded(session)
         self._cut = cut
         return len(exported)
 
@@ -211,6 +216,7 @@ class SessionTap(Generic[S]):
                 asked,
                 unseen,
                 written,
+                self._written_record(),
                 cut,
             )
         )
@@ -260,6 +266,50 @@ class SessionTap(Generic[S]):
             session.token_generation,
             epoch,
         ]
+
+    def _written_record(self) -> list[JsonValue] | None:
+        """Write what has changed of what the grid holds, too; None if nothing has.
+
+        The newest generation of the grid that holds it, the attempt, and null for what is as it was: all properties,
+        all partitions with receipts, and of the selections what goes and what comes at the end.
+        """
+        before, now = self._recorded, _recorded(self.session)
+        if all(map(is_, now, before)):
+            return None
+        self._recorded = now
+        properties: dict[str, JsonValue] | None = None
+        if now.properties is not before.properties:  # equal ones may be in another order
+            properties = {**now.properties}
+        partitions: list[JsonValue] | None = None
+        if now.partitions != before.partitions:
+            partitions = [*sorted(now.partitions)]
+        selections: list[JsonValue] | None = None
+        if now.selections != before.selections:
+            changes = now.selections.changes_since(before.selections)
+            if changes is None:
+                changes = ListChanges(tuple([each.selector.text for each in before.selections]), now.selections.entries)
+            selections = [[*changes.removed], [*map(str, changes.added)]]
+        return [now.generation, now.attempt, properties, partitions, selections]
+
+
+class _Recorded(NamedTuple):
+    """What the grid holds of a session, too, and a frame tells of: its owner replaces what it changes."""
+
+    generation: GridGeneration
+    attempt: Attempt
+    properties: Mapping[str, str]
+    partitions: frozenset[int]
+    selections: Selections
+
+
+def _recorded(session: ServerSession) -> _Recorded:
+    return _Recorded(
+        session.stored_generation,
+        session.attempt,
+        session.properties,
+        session.publish_partitions,
+        session.selections,
+    )
 
 
 def _is_same(one: object, other: object) -> bool:

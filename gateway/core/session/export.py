@@ -89,6 +89,7 @@ _EXPORTED = (
     "publish_partitions",
     "declared",
     "declaring",
+    "stored_generation",
     "from_copy",
 )
 """The fields of an exported session; with a change of them ``byte_form.VERSION`` grows."""
@@ -132,6 +133,7 @@ def export(session: ServerSession, now: float) -> bytes:
         "publish_partitions": list[JsonValue](sorted(session.publish_partitions)),
         "declared": session.declared,
         "declaring": None if session.declaring is None else list(session.declaring),
+        "stored_generation": session.stored_generation,
         "from_copy": session.from_copy,
     }
     return seal(join([session.machine.export(now), write_record(fields, bodies)]))
@@ -197,6 +199,7 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
     session.token_confirmed = record.boolean("token_confirmed")
     session.publish_partitions = frozenset(record.integers("publish_partitions"))
     session.declaring = _read_declaring(record)
+    session.stored_generation = GridGeneration(record.integer("stored_generation"))
     session.from_copy = record.boolean("from_copy")
     return session
 

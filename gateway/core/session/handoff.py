@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import join, part
 from gateway.core.stream.transitions import Role, State
-from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber, SessionId, TokenGeneration
+from gateway.core.types import Attempt, Epoch, EventId, JsonValue, RequestNumber, SessionId, TokenGeneration
 from gateway.core.wire.codec import MAX_NUMBER
 from gateway.core.wire.codec.fields import read_positions, read_selectors
 from gateway.core.wire.errors import InvalidExport
@@ -190,16 +190,31 @@ UNCLAIMED: Final = Given(GiveStatus.UNCLAIMED)
 """Answers who serves the session on."""
 
 
-def may_give(own: Epoch, given: Epoch, asked: Epoch) -> bool:
-    """Decide whether a session may be given, as far as epochs tell.
+class ClaimRank(NamedTuple):
+    """Which of two claims of a session is the later one: the one that is greater.
+
+    The client counts its attempts, and goes on counting when the grid has lost a claim. Then the epoch of the next one
+    is not above that of the one that was lost. Without a client, a session is passed on by the epoch alone.
+
+    Attributes:
+        attempt: of the client, for which the session was claimed last.
+        epoch: of the claim.
+    """
+
+    attempt: Attempt
+    epoch: Epoch
+
+
+def may_give(own: ClaimRank, given: ClaimRank | None, asked: ClaimRank) -> bool:
+    """Decide whether a session may be given, as far as claims tell.
 
     Args:
         own: by which this node has served it.
-        given: the highest to which it has been given; 0 if it has not.
-        asked: of who asks. Of two who ask, the later claim has the session, whoever comes first; and who asks again has
-            not had the answer.
+        given: the latest to which it has been given; None if it has not.
+        asked: of who asks, as the grid has confirmed it. Of two who ask, the later claim has the session, whoever comes
+            first; and who asks again has not had the answer.
     """
-    return asked > own and asked >= given
+    return asked > own and (given is None or asked >= given)
 
 
 def is_outdated(given: ServerSession, presented: TokenGeneration) -> bool:
@@ -219,8 +234,13 @@ def assume(session: ServerSession, given: ServerSession) -> None:
     """Have a session, made of its record in the grid, go on with what another node held of it.
 
     What stands in the record is newer than what that node held, and stays: tokens, selections, properties, credentials,
-    and where there may be receipts. What the former owner had started may have been executed, so it is pending as
-    something that was resubmitted (protocol 5.2.4).
+    and where there may be receipts. It is the older one only if the grid has lost writes since that node wrote it last.
+    Then what a client was promised by an owner counts, and the session has to be written again: its selections, its
+    properties, and where there may be receipts besides. Tokens were counted on by the claim, and rights are given by
+    the grid alone, so these stay.
+
+    What the former owner had started may have been executed, so it is pending as something that was resubmitted
+    (protocol 5.2.4).
 
     Args:
         session: which; its machine, requests and answers are replaced.
@@ -243,6 +263,11 @@ def assume(session: ServerSession, given: ServerSession) -> None:
     session.declaring = given.declaring
     session.supports = given.supports
     session.from_copy = given.from_copy
+    if given.stored_generation < session.stored_generation:
+        session.selections = given.selections
+        session.properties = given.properties
+        session.publish_partitions |= given.publish_partitions
+        session.stored_generation = given.stored_generation
 
 
 def _object(data: bytes) -> dict[str, JsonValue]:

@@ -79,6 +79,8 @@ class ServerSession:
         declared: newest generation of the grid before which writes were lost and the client has been told, or had none.
         declaring: by which packet at the latest the notice of the newest loss has arrived, and what the client knew
             before; None if it has.
+        stored_generation: newest generation of the grid in which it is known to be stored as it is here. In a later one
+            the grid may hold an older state of it.
         from_copy: it has gone on from a copy that a backup had, here or at a node before. Its client may send a request
             as if for the first time that its dead node has executed, and of which the backup has not heard.
     """
@@ -106,6 +108,7 @@ class ServerSession:
         "publish_partitions",
         "roles",
         "selections",
+        "stored_generation",
         "supports",
         "token_confirmed",
         "token_generation",
@@ -144,6 +147,7 @@ class ServerSession:
         self.publish_partitions: frozenset[int] = frozenset()
         self.declared = declared
         self.declaring: tuple[int, GridGeneration] | None = None
+        self.stored_generation = declared
         self.from_copy = False
 
     # --- Requests -----------------------------------------------------------------------------------------------------

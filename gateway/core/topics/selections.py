@@ -189,6 +189,23 @@ class Selections:
             tuple([each.selector.text for each in before if each not in there]), tuple(after[len(kept) :])
         )
 
+    def changed(self, removed: Iterable[str], added: Iterable[str]) -> Selections:
+        """Return the list that has become of this one by changes of which ``changes_since`` has told.
+
+        Args:
+            removed: texts of the selectors whose entries have gone.
+            added: entries that have come, as ``to_wire`` writes them.
+
+        Raises:
+            InvalidSelector: an entry has no sign, or its selector is not valid.
+        """
+        version = self.version
+        index = version.own()
+        new = [_parse_entry(text) for text in added]
+        gone = map(index.get, dict.fromkeys((*removed, *(each.selector.text for each in new))))
+        put = [Ranked(entry, rank) for rank, entry in enumerate(new, version.next_rank)]
+        return Selections(_changed(version, [each for each in gone if each is not None], put))
+
     # --- Changes ------------------------------------------------------------------------------------------------------
 
     def _append(self, new: Entry, work: Work) -> Selections:

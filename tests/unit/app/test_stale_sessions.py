@@ -83,7 +83,7 @@ class _Session:
     def __init__(self, name: str, stored_under: StoredUnder) -> None:
         self.ownership = Ownership(SessionId(name), NodeRef(NodeId("n1"), Incarnation("1")), Epoch(1))
         self.confirmed = TokenGeneration(1)
-        self.stored_under = stored_under
+        self.stored_generation, self.expired_leases = stored_under
         self.restores = 0
         self.unsaved = False
         self.ending = False

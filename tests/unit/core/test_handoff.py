@@ -13,6 +13,7 @@ from gateway.core.session.handoff import (
     MOST_HEAD_BYTES,
     MOST_OFFERED,
     UNCLAIMED,
+    ClaimRank,
     Given,
     GiveStatus,
     Take,
@@ -28,6 +29,7 @@ from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import join
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
+from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, Epoch, EventId, GridGeneration, RequestNumber, SessionId, TokenGeneration
 from gateway.core.wire.errors import InvalidExport
 from gateway.core.wire.packets import Publish, Subscribe
@@ -156,7 +158,19 @@ def test_what_is_no_answer_is_told_apart(data: bytes) -> None:
 )
 def test_the_later_claim_has_the_session_whoever_comes_first(own: int, given: int, asked: int, *, may: bool) -> None:
     """H3."""
-    assert may_give(Epoch(own), Epoch(given), Epoch(asked)) is may
+    ranks = [ClaimRank(Attempt(epoch - 1), Epoch(epoch)) for epoch in (own, given, asked)]
+    passed_on = [ClaimRank(Attempt(3), Epoch(epoch)) for epoch in (own, given, asked)]
+    for before, once, now in (ranks, passed_on):
+        assert may_give(before, once if given else None, now) is may
+
+
+@pytest.mark.promise("P3")
+@pytest.mark.parametrize(("attempt", "epoch", "may"), [(8, 5, True), (8, 4, True), (7, 5, False), (6, 6, False)])
+def test_after_a_lost_claim_the_attempts_of_the_client_tell_which_one_is_later(
+    attempt: int, epoch: int, *, may: bool
+) -> None:
+    """The grid counts epochs anew from where it was; the client never does."""
+    assert may_give(ClaimRank(Attempt(7), Epoch(5)), None, ClaimRank(Attempt(attempt), Epoch(epoch))) is may
 
 
 def test_a_session_goes_on_with_what_only_its_node_knew_and_with_what_the_grid_says_by_now() -> None:
@@ -190,6 +204,31 @@ def test_a_session_goes_on_with_what_only_its_node_knew_and_with_what_the_grid_s
     assert (after.newest, after.answers.settled, after.declaring, after.from_copy) == (4, 2, (3, 1), True)
     assert after.machine is given.machine
     assert (after.token_generation, after.attempt, after.properties) == (2, 9, {"of": "now"})
+
+
+@pytest.mark.promise("P1")
+@pytest.mark.parametrize(("stored", "is_newer"), [(1, True), (2, False), (3, False)])
+def test_of_a_record_that_has_gone_back_only_what_an_owner_wrote_is_taken_from_the_session(
+    stored: int, *, is_newer: bool
+) -> None:
+    """What was promised counts, where the grid has lost it. Who may do what is for the grid alone to say."""
+    before, after = session(), session()
+    before.selections, after.selections = Selections.from_wire(["+then"]), Selections.from_wire(["+now"])
+    before.properties, after.properties = {"of": "then"}, {"of": "now"}
+    before.publish_partitions, after.publish_partitions = frozenset({1, 2}), frozenset({2, 3})
+    before.roles, after.roles = frozenset({"then"}), frozenset({"now"})
+    before.token_generation, after.token_generation = TokenGeneration(9), TokenGeneration(2)
+    before.stored_generation, after.stored_generation = GridGeneration(stored), GridGeneration(2)
+    before.machine.detach()
+
+    assume(after, restore(export(before, 10.0), 10.0))
+
+    when = "then" if is_newer else "now"
+    assert (after.selections.to_wire(), after.properties) == ((f"+{when}",), {"of": when})
+    assert after.publish_partitions == ({1, 2, 3} if is_newer else {2, 3})
+    assert after.stored_generation == (stored if is_newer else 2), "from which follows whether it is to be written"
+    assert after.roles == {"now"}
+    assert after.token_generation == TokenGeneration(2)
 
 
 @pytest.mark.parametrize("other", [session("t"), session(principal="bob")])

@@ -9,7 +9,7 @@ from gateway.core.mirror.copies import Copies
 from gateway.core.mirror.frames import SessionCut, read_frame
 from gateway.core.mirror.log import WHOLE_AT_ONCE, MirrorLog
 from gateway.core.mirror.run_numbers import MOST_RUNS
-from gateway.core.session.handoff import GONE
+from gateway.core.session.handoff import GONE, ClaimRank, Given
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing, Run
@@ -207,16 +207,20 @@ def test_a_copy_is_given_to_later_claims_only_and_stays_as_it_was_given() -> Non
     pair = Pair()
     session = pair.session("s")
     pair.tick(5)
-    assert pair.copies.give(session.id, Epoch(3)) is GONE, "its own node has that epoch"
-    given = pair.copies.give(session.id, Epoch(5))
+
+    def give(epoch: int) -> Given:
+        return pair.copies.give(session.id, ClaimRank(session.attempt, Epoch(epoch)))
+
+    assert give(3) is GONE, "its own node has that epoch"
+    given = give(5)
     assert given.cuts == {7: "7-1-5"}
     send([session], Run.of(Outgoing("a", b"a}")))
     pair.tick(6)
-    assert pair.copies.give(session.id, Epoch(4)) is GONE
-    assert pair.copies.give(session.id, Epoch(5)) == given
-    assert pair.copies.give(session.id, Epoch(6)).session == given.session
+    assert give(4) is GONE
+    assert give(5) == given
+    assert give(6).session == given.session
     pair.copies.forget(session.id)
-    assert pair.copies.give(session.id, Epoch(7)) is GONE
+    assert give(7) is GONE
     send([session], Run.of(Outgoing("a", b"b}")))
     pair.tick(7)
 

@@ -9,8 +9,8 @@ from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
-from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, Given, Take
-from gateway.core.types import Epoch, NodeId, NodeRef
+from gateway.core.session.handoff import GONE, TAKE, TAKEN, UNCLAIMED, ClaimRank, Given, Take
+from gateway.core.types import Attempt, NodeId, NodeRef
 from gateway.core.wire.errors import InvalidExport
 from gateway.ports import GridUnavailable, Ownership
 from gateway.ports.peers import Record
@@ -66,21 +66,24 @@ class SessionGiver:
         former, held = self._sessions.former, self._sessions.get(take.session)
         if held is None and take.session not in former and take.session not in self._holder:
             return GONE
-        if held is not None and (take.epoch <= held.epoch or not former.wants(held)):
+        if held is not None and not former.wants(held):
             return GONE
         claim = Ownership(take.session, claimant, take.epoch)
-        why_not = await self._refusal(claim)
-        if why_not is not None:
-            return why_not
+        attempt = await self._confirm(claim)
+        if isinstance(attempt, Given):
+            return attempt
         if (held := self._sessions.get(take.session)) is not None:
-            await self._freeze(held, take.epoch)
+            await self._freeze(held, ClaimRank(attempt, take.epoch))
         # Of a session that was here, what it was here is newer than any copy.
-        return former.give(claim) if claim.session in former else self._holder.give(claim)
+        return former.give(claim, attempt) if claim.session in former else self._holder.give(claim, attempt)
 
-    async def _refusal(self, claim: Ownership) -> Given | None:
-        """Tell what to answer whose claim the grid does not confirm; None if it does.
+    async def _confirm(self, claim: Ownership) -> Attempt | Given:
+        """Have the grid confirm a claim.
 
         A link may say what it likes. What the grid says is why a node stops serving a session, and shows it to another.
+
+        Returns:
+            For which attempt of its client the session was claimed; what to answer if the grid does not confirm it.
         """
         try:
             record = await self._grid.sessions.find(claim.session)
@@ -88,15 +91,15 @@ class SessionGiver:
             return UNCLAIMED
         if record is None or record.epoch < claim.epoch:
             return UNCLAIMED
-        return None if Ownership(record.id, record.owner, record.epoch) == claim else GONE
+        return record.attempt if Ownership(record.id, record.owner, record.epoch) == claim else GONE
 
-    async def _freeze(self, held: Session, epoch: Epoch) -> None:
+    async def _freeze(self, held: Session, claim: ClaimRank) -> None:
         """Let what has been begun for a session come to its end, for a moment; then stop serving it.
 
         Meanwhile it is served as before. Its client may come back here, so that it is this node's again.
         """
         await held.lane.halt(STEP_SECONDS)
-        if held.epoch < epoch:
+        if held.claim_rank < claim:
             self._sessions.fence(held)
         else:
             held.lane.go_on(held)

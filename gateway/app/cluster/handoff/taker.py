@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Final
 
 from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.context import Context
+from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.cuts import Cuts
 from gateway.app.session.session import Session
@@ -24,7 +26,7 @@ from gateway.core.stream.transitions import State
 from gateway.core.types import NodeRef, TokenGeneration
 from gateway.core.wire.errors import InvalidExport
 from gateway.core.wire.packets import Resume
-from gateway.ports import GridUnavailable, Ownership
+from gateway.ports import GridUnavailable
 from gateway.ports.peers import Declined, NoLink, Silent
 
 TAKE_SECONDS: Final = 0.25
@@ -70,11 +72,17 @@ class SessionTaker:
         context: of the node.
         links: to the other nodes; None if there are none.
         sessions: the sessions held here, and those that were.
+        store: writes those again of which the grid has lost something.
         holder: the copies that are held here of other nodes' sessions; None if there are no links.
     """
 
     def __init__(
-        self, context: Context, links: NodeLinks | None, sessions: Sessions, holder: MirrorHolder | None
+        self,
+        context: Context,
+        links: NodeLinks | None,
+        sessions: Sessions,
+        store: FencedStore,
+        holder: MirrorHolder | None,
     ) -> None:
         self._me = context.me
         self._clock = context.clock
@@ -82,7 +90,9 @@ class SessionTaker:
         self._session_parameters = context.parameters.session
         self._grid = context.grid
         self._links = links
+        self._limits = context.limits
         self._sessions = sessions
+        self._store = store
         self._holder = holder
         self._began = context.clock.monotonic()
         self._changed = asyncio.Event()
@@ -125,8 +135,7 @@ class SessionTaker:
                 return None
             if isinstance(given, Given) and self._assume(session, given, presented):
                 session.given_by = None if node == self._me else node
-                session.arriving = Cuts(given.cuts, given.unfinished)
-                return session.arriving
+                return await self._go_on(session, given)
         return None
 
     # --- Copies -------------------------------------------------------------------------------------------------------
@@ -190,8 +199,7 @@ class SessionTaker:
                 session.from_copy = True
                 if node == self._me and self._holder is not None:
                     self._holder.taken(session.ownership)
-                session.arriving = Cuts(given.cuts, given.unfinished)
-                return session.arriving
+                return await self._go_on(session, given)
         return None
 
     async def _wait_for_link(self, node: NodeRef) -> bool:
@@ -221,6 +229,21 @@ class SessionTaker:
             with suppress(NoLink):  # then it is kept there for some seconds more
                 self._links.links.send(node, TAKEN, Take(session.id, session.epoch).encode())
 
+    async def _go_on(self, session: Session, given: Given) -> Cuts | None:
+        """See to it that the grid holds a session as it was given, before its client is told that it goes on (P1).
+
+        It is asked only if it has lost writes that the former owner had made; if that fails it is done as soon as it
+        can be, as for all sessions that are held here.
+
+        Returns:
+            How far the session has come; None if it was lost meanwhile.
+        """
+        session.arriving = cuts = Cuts(given.cuts, given.unfinished)
+        if self._store.must_restore(session):
+            self._limits.recount(session)
+            await self._store.attempt(partial(self._store.write_again, (session,)))
+        return None if session.dropped else cuts
+
     def _is_reachable(self, node: NodeRef, session: Session) -> bool:
         if self._links is None:
             return False
@@ -233,7 +256,7 @@ class SessionTaker:
         """Ask one node; counts why it has given nothing, and tells it by the label of the metric."""
         began = self._clock.monotonic()
         try:
-            given = await self._asked(node, Take(session.id, session.epoch), until - began)
+            given = await self._asked(node, session, until - began)
         except NoLink:
             result = "no_link"
         except Declined:
@@ -250,15 +273,16 @@ class SessionTaker:
         self._metrics.add(counter, label=result)
         return result
 
-    async def _asked(self, node: NodeRef, take: Take, within: float) -> Given:
+    async def _asked(self, node: NodeRef, session: Session, within: float) -> Given:
         if node == self._me:
-            claim = Ownership(take.session, node, take.epoch)
-            if take.session in self._sessions.former:
+            claim = session.ownership
+            if session.id in self._sessions.former:
                 # It has been elsewhere, and nobody there had a word with its client.
-                return self._sessions.former.give(claim)
-            return GONE if self._holder is None else self._holder.give(claim)
+                return self._sessions.former.give(claim, session.attempt)
+            return GONE if self._holder is None else self._holder.give(claim, session.attempt)
         if self._links is None or within <= 0:
             raise NoLink("there is no time left to ask")
+        take = Take(session.id, session.epoch)
         return Given.decode(await self._links.links.ask(node, TAKE, take.encode(), within=within))
 
     def _assume(

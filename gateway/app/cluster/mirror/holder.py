@@ -12,8 +12,8 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import mirror_metrics as catalogue
 from gateway.core.mirror.copies import Copies
 from gateway.core.mirror.frames import FEATURE, MIRROR, MIRRORED, Acknowledged, read_frame
-from gateway.core.session.handoff import GONE, Given
-from gateway.core.types import NodeRef, SessionId
+from gateway.core.session.handoff import GONE, ClaimRank, Given
+from gateway.core.types import Attempt, NodeRef, SessionId
 from gateway.core.wire.errors import InvalidExport
 from gateway.ports import Ownership
 from gateway.ports.peers import Down, NoLink, Record, Up
@@ -74,12 +74,12 @@ class MirrorHolder:
     def __len__(self) -> int:
         return sum(len(held.copies) for held in self._nodes.values())
 
-    def give(self, claim: Ownership) -> Given:
-        """Answer who has claimed a session, as the grid has confirmed."""
+    def give(self, claim: Ownership, attempt: Attempt) -> Given:
+        """Answer who has claimed a session, as the grid has confirmed, for this attempt of its client."""
         newest = self._newest(claim.session)
         if newest is None:
             return GONE
-        given = newest.copies.give(claim.session, claim.epoch)
+        given = newest.copies.give(claim.session, ClaimRank(attempt, claim.epoch))
         if given is not GONE:
             newest.claims[claim.session] = claim
         return given
@@ -182,11 +182,11 @@ class MirrorHolder:
                 copies.forget(session)
 
     def _newest(self, session: SessionId) -> _Held | None:
-        """Find the copy of a session that was made last, by the epochs of those whose sessions they were."""
+        """Find the copy of a session that was made last, by the claims of those whose sessions they were."""
         found: _Held | None = None
-        newest = 0
+        newest: ClaimRank | None = None
         for held in self._nodes.values():
             copy = held.copies.copy_of(session)
-            if copy is not None and copy.epoch > newest:
-                found, newest = held, copy.epoch
+            if copy is not None and (newest is None or copy.rank > newest):
+                found, newest = held, copy.rank
         return found

@@ -156,7 +156,11 @@ class RecoveryLadder:
         """Attach the session to its new connection; welcome, what is sent again and values at hand leave together."""
         session, attempt = claimed.session, claimed.attempt
         self._session_factory.welcome(
-            session, attempt.connection, outcome, supports=attempt.packet.supports, withdrawn=claimed.withdrawn
+            session,
+            attempt.connection,
+            outcome,
+            supports=attempt.packet.supports,
+            withdrawn=claimed.withdrawn + outcome.withdrawn,
         )
         if outcome.replay is not None and not outcome.values_follow:
             is_told = outcome.numbering is not KEPT  # by the welcome

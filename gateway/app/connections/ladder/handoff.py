@@ -80,12 +80,13 @@ class Handoff:
         if not claimed.was_held:
             self._arrivals.take_in(claimed)
         attempt, arrived, replay = claimed.attempt, session.machine, None
+        withdrawn: tuple[str, ...] = ()
         try:
             # It keeps its place meanwhile: were thousands asked for together, most would be given too late.
             cuts = await self._take(claimed)
             attempt.leave()  # what is waited for now is little of the business of others
             if cuts is not None:
-                self._assume(claimed)
+                withdrawn = self._assume(claimed)
                 if self._is_whole(claimed):
                     replay = await self._replays.collect(session, cuts.places)
         except Exception as bug:
@@ -98,26 +99,34 @@ class Handoff:
             return None
         if replay is None or not self._is_whole(claimed):
             # As if it had been here all the time: what was lost there before is known, and declared.
-            return await self._failover.recover(claimed._replace(was_held=True, is_uninterrupted=True))
-        said = () if claimed.was_held else list(arrived.kept())
-        return self._reattach(claimed, cuts, replay, said)
+            outcome = await self._failover.recover(claimed._replace(was_held=True, is_uninterrupted=True))
+        else:
+            said = () if claimed.was_held else list(arrived.kept())
+            outcome = self._reattach(claimed, cuts, replay, said)
+        return outcome._replace(withdrawn=withdrawn) if withdrawn else outcome
 
     async def _take(self, claimed: ClaimedSession) -> Cuts | None:
         """Have the session go on as a former owner gives it."""
         return await self._taker.take(claimed.session, former_owners(claimed), claimed.attempt.token.token_generation)
 
-    def _assume(self, claimed: ClaimedSession) -> None:
-        """Have the session worked on here as it was given."""
+    def _assume(self, claimed: ClaimedSession) -> tuple[str, ...]:
+        """Have the session worked on here as it was given.
+
+        Returns:
+            The selectors that it may not select any more, of those that its record did not have.
+        """
         session = claimed.session
         if claimed.was_held:
             self._sessions.delivery.mute(session)
         session.lane.abandon()
         self._requests.consumers.forget(session)
         session.lane = self._requests.lane(session)
+        withdrawn = self._authorisation.enforce(session)
         self._authorisation.withhold(session)
         session.machine.resume()
         # Not when its client came: the other node served it until it was asked, and all of that is sent from here.
         session.elsewhere_until = self._clock.monotonic()
+        return withdrawn
 
     def _is_whole(self, claimed: ClaimedSession) -> bool:
         packet, token = claimed.attempt.packet, claimed.attempt.token
