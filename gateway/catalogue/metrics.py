@@ -15,6 +15,7 @@ from gateway.catalogue import (
     durable_metrics,
     history_metrics,
     journal_metrics,
+    link_metrics,
     mirror_metrics,
     queue_metrics,
     takeover_metrics,
@@ -23,7 +24,7 @@ from gateway.catalogue import (
 )
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
-from gateway.catalogue.refusals import AdminRefusal, FrameRule, LinkRefusal, UpgradeRefusal
+from gateway.catalogue.refusals import AdminRefusal, FrameRule, UpgradeRefusal
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.wire.codes import CLOSE_CODES, RECOVERED, ErrorCode, NotReplayed, Outcome
 
@@ -537,42 +538,6 @@ CERTIFICATE_EXPIRY = Metric(
     ("clients", "admin", "links"),
 )
 
-LINKS = Metric(
-    "gateway_links",
-    Kind.GAUGE,
-    "Links to other nodes of the cluster, by state: up, or down to a node that lives and advertises a link.",
-    "state",
-    ("up", "down"),
-)
-LINK_SILENCE_SECONDS = Metric(
-    "gateway_link_silence_seconds",
-    Kind.GAUGE,
-    "Time since this node heard of another one over their link. Not shown while the link is down.",
-    "peer",
-    open=True,
-)
-LINK_FRAMES = Metric(
-    "gateway_link_frames_total", Kind.COUNTER, "Frames of node links, heartbeats included.", "direction", ("in", "out")
-)
-LINK_BYTES = Metric(
-    "gateway_link_bytes_total", Kind.COUNTER, "Bytes of node links, without those of TLS.", "direction", ("in", "out")
-)
-LINK_QUEUED_BYTES = Metric(
-    "gateway_link_queued_bytes", Kind.GAUGE, "Bytes that wait until the other nodes read their links."
-)
-LINKS_REFUSED = Metric(
-    "gateway_links_refused_total",
-    Kind.COUNTER,
-    "Connections of other nodes, or of strangers, to the port of links that did not become a link, by reason.",
-    "reason",
-    tuple(each.value for each in LinkRefusal),
-)
-LINKS_LOST = Metric(
-    "gateway_links_lost_total",
-    Kind.COUNTER,
-    "Links that broke; those that a node hung up on purpose are not counted.",
-)
-
 METRICS: Final[tuple[Metric, ...]] = tuple(
     each
     for module in (
@@ -580,6 +545,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(destination_metrics),
         vars(history_metrics),
         vars(journal_metrics),
+        vars(link_metrics),
         vars(mirror_metrics),
         vars(topology_metrics),
         vars(queue_metrics),

@@ -22,8 +22,8 @@ from gateway.adapters.peers.hello import Hello, Refused
 from gateway.adapters.peers.inbox import Inbox
 from gateway.adapters.peers.link import End, Greeted, Link
 from gateway.adapters.peers.told import Told
+from gateway.catalogue import link_metrics
 from gateway.catalogue import log_events as events
-from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import LinkRefusal
 from gateway.core.types import NodeId, NodeRef
 from gateway.ports import EventLog, Metrics
@@ -250,7 +250,7 @@ class StreamPeerLinks:
         if end.planned:
             self._log.emit(events.LINK_ENDED, peer=str(link.peer), why=end.why)
         else:
-            self._metrics.add(catalogue.LINKS_LOST)
+            self._metrics.add(link_metrics.LINKS_LOST)
             self._log.emit(events.LINK_DOWN, peer=str(link.peer), why=end.why)
 
     def _hang_up(self, link: Link, why: str) -> None:
@@ -426,7 +426,7 @@ class StreamPeerLinks:
         self._refused(address, LinkRefusal.CROWDED_OUT, "too many connections had not said which nodes they are")
 
     def _refused(self, peer: str, reason: LinkRefusal, detail: str, *, tell: bool = True) -> None:
-        self._metrics.add(catalogue.LINKS_REFUSED, label=reason.value)
+        self._metrics.add(link_metrics.LINKS_REFUSED, label=reason.value)
         if tell and reason not in {LinkRefusal.DUPLICATE, LinkRefusal.NOT_READY}:
             self._told.refused(peer, reason, detail)
 
@@ -434,12 +434,12 @@ class StreamPeerLinks:
 
     def _watch(self) -> None:
         watch = self._metrics.watch
-        watch(catalogue.LINKS, lambda: len(self._links), label="up")
-        watch(catalogue.LINKS, lambda: len(self._dialers.keys() - self._links.keys()), label="down")
-        watch(catalogue.LINK_QUEUED_BYTES, lambda: sum(link.queued for link in self._links.values()))
+        watch(link_metrics.LINKS, lambda: len(self._links), label="up")
+        watch(link_metrics.LINKS, lambda: len(self._dialers.keys() - self._links.keys()), label="down")
+        watch(link_metrics.LINK_QUEUED_BYTES, lambda: sum(link.queued for link in self._links.values()))
         for direction in ("in", "out"):
-            watch(catalogue.LINK_FRAMES, self._total(f"frames_{direction}"), label=direction)
-            watch(catalogue.LINK_BYTES, self._total(f"bytes_{direction}"), label=direction)
+            watch(link_metrics.LINK_FRAMES, self._total(f"frames_{direction}"), label=direction)
+            watch(link_metrics.LINK_BYTES, self._total(f"bytes_{direction}"), label=direction)
 
     def _total(self, name: str) -> Callable[[], float]:
         return lambda: self._past[name] + sum(getattr(link, name) for link in self._links.values())
@@ -449,7 +449,7 @@ class StreamPeerLinks:
         for node in nodes:
             if node not in self._watched and len(self._watched) < MOST_LINKS:
                 self._watched.add(node)
-                self._metrics.watch(catalogue.LINK_SILENCE_SECONDS, partial(self._silence, node), label=node)
+                self._metrics.watch(link_metrics.LINK_SILENCE_SECONDS, partial(self._silence, node), label=node)
 
     def _silence(self, node: str) -> float:
         return next((link.silence() for peer, link in self._links.items() if peer.node == node), nan)

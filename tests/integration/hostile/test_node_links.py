@@ -17,7 +17,7 @@ from gateway.adapters.peers.frames import FRAME_BYTES, FrameType
 from gateway.adapters.peers.link import FRAME_BURST, FRAME_RATE, IDLE_BURST, TURN_FRAMES
 from gateway.adapters.peers.messages import MOST_UNFINISHED, question_body, record_body
 from gateway.adapters.tls import LinkTls
-from gateway.catalogue import log_events, metrics
+from gateway.catalogue import link_metrics, log_events
 from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports.peers import AnswerStatus, Down, NoLink, PeerPlace, Record
 from tests.contract.peer_harness import CLUSTER, HEARTBEAT, LIMITS, SILENCE, Member, StreamPeerHarness
@@ -59,7 +59,7 @@ async def greeted(peer: RawPeer, n1: Member, **changed: object) -> None:
 
 
 def refused(harness: StreamPeerHarness, reason: str) -> float:
-    return harness.metrics[N1].count(metrics.LINKS_REFUSED, label=reason)
+    return harness.metrics[N1].count(link_metrics.LINKS_REFUSED, label=reason)
 
 
 # --- Who one is -------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ async def test_whoever_breaks_the_protocol_is_hung_up(clear: StreamPeerHarness, 
     down = clear.logs[N1].of(log_events.LINK_DOWN)
     assert len(down) == 1
     assert str(down[0]["why"]).startswith("it broke the protocol")
-    assert clear.metrics[N1].count(metrics.LINKS_LOST) == 1
+    assert clear.metrics[N1].count(link_metrics.LINKS_LOST) == 1
 
 
 async def test_a_message_above_the_bound_is_not_held(clear: StreamPeerHarness) -> None:
@@ -294,7 +294,7 @@ async def test_who_does_not_read_costs_no_more_than_its_queue(clear: StreamPeerH
             nonlocal most
             while True:
                 n1.links.send(N2, "log", bytes(50_000))
-                most = max(most, clear.metrics[N1].gauge(metrics.LINK_QUEUED_BYTES))
+                most = max(most, clear.metrics[N1].gauge(link_metrics.LINK_QUEUED_BYTES))
                 await asyncio.sleep(0)
 
         with pytest.raises(NoLink):
@@ -316,11 +316,11 @@ async def test_what_nobody_takes_is_not_read(clear: StreamPeerHarness) -> None:
             peer.say(FrameType.RECORD, record)
             said += len(record)
             await asyncio.sleep(0)
-        read = clear.metrics[N1].gauge(metrics.LINK_BYTES, label="in")
+        read = clear.metrics[N1].gauge(link_metrics.LINK_BYTES, label="in")
         assert read < LIMITS.inbox + 1024 * 1024
         # It reads on as soon as somebody takes, and has not blamed the peer for its silence meanwhile.
         n1.take()
-        await eventually(lambda: clear.metrics[N1].gauge(metrics.LINK_BYTES, label="in") > said)
+        await eventually(lambda: clear.metrics[N1].gauge(link_metrics.LINK_BYTES, label="in") > said)
         assert n1.links.state(N2).up
 
 
@@ -348,7 +348,7 @@ async def test_who_asks_without_end_and_does_not_read_is_hung_up(clear: StreamPe
                 continue
             # Beside the questions it was told that the link is up.
             await eventually(lambda up_to=1 + number: len(n1.taken) >= up_to or not n1.links.state(N2).up)  # type: ignore[misc]
-            most = max(most, clear.metrics[N1].gauge(metrics.LINK_QUEUED_BYTES))
+            most = max(most, clear.metrics[N1].gauge(link_metrics.LINK_QUEUED_BYTES))
             if not n1.links.state(N2).up:
                 break
         await eventually(lambda: not n1.links.state(N2).up)
@@ -376,9 +376,9 @@ async def test_names_that_strangers_make_up_are_no_series_of_metrics(clear: Stre
         async with raw_peer(n1.links.address) as peer:
             peer.hello(node=f"made-up-{number}")
             await peer.heard(FrameType.HELLO)
-    assert clear.metrics[N1].watched(metrics.LINK_SILENCE_SECONDS) == set()
+    assert clear.metrics[N1].watched(link_metrics.LINK_SILENCE_SECONDS) == set()
     n1.links.meet(CLUSTER, {N2: PeerPlace("127.0.0.1:1", 1.0)})
-    assert clear.metrics[N1].watched(metrics.LINK_SILENCE_SECONDS) == {"n2"}
+    assert clear.metrics[N1].watched(link_metrics.LINK_SILENCE_SECONDS) == {"n2"}
 
 
 @pytest.mark.promise("P20")
@@ -393,7 +393,7 @@ async def test_a_flood_of_small_records_takes_few_in_a_turn_and_so_many_in_a_sec
         most = 0.0
         while frames < flood:
             await asyncio.sleep(0)
-            before, frames = frames, clear.metrics[N1].gauge(metrics.LINK_FRAMES, label="in")
+            before, frames = frames, clear.metrics[N1].gauge(link_metrics.LINK_FRAMES, label="in")
             most = max(most, frames - before)
             assert frames <= FRAME_BURST + FRAME_RATE * (loop.time() - start) + 2 * TURN_FRAMES
         assert most <= 2 * TURN_FRAMES

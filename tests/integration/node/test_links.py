@@ -13,7 +13,7 @@ import pytest
 from gateway.adapters.link_authority import make_certificates
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
-from gateway.catalogue import metrics
+from gateway.catalogue import link_metrics, metrics
 from gateway.catalogue.metric import Metric
 from gateway.core.types import NodeRef
 from gateway.core.wire.errors import InvalidExport
@@ -57,9 +57,9 @@ def gauge(node: TestNode, metric: Metric, label: str) -> float:
 async def test_nodes_find_each_other_by_the_node_table(grid: MemoryGridServer) -> None:
     async with nodes(grid, "n1", "n2", "n3") as (n1, n2, n3):
         await eventually(lambda: linked(n1, n2) and linked(n1, n3) and linked(n2, n3))
-        assert gauge(n1, metrics.LINKS, "up") == 2
-        assert gauge(n1, metrics.LINKS, "down") == 0
-        assert gauge(n1, metrics.LINK_SILENCE_SECONDS, "n2") < 1
+        assert gauge(n1, link_metrics.LINKS, "up") == 2
+        assert gauge(n1, link_metrics.LINKS, "down") == 0
+        assert gauge(n1, link_metrics.LINK_SILENCE_SECONDS, "n2") < 1
         views = {view.node: view for view in await n1.gateway.node.administration.nodes.list()}
         assert (views["n2"].linked, views["n1"].linked) == (True, None)
         assert views["n2"].link == n2.gateway.node.presence.report().link  # type: ignore[union-attr]
@@ -78,7 +78,7 @@ async def test_a_node_without_links_is_left_alone(grid: MemoryGridServer) -> Non
         views = {view.node: view for view in await n1.gateway.node.administration.nodes.list()}
         assert (views["n2"].link, views["n2"].linked) == (None, None)
         assert n2.gateway.node.links is None
-        assert gauge(n1, metrics.LINKS, "down") == 0
+        assert gauge(n1, link_metrics.LINKS, "down") == 0
 
 
 async def test_use_cases_ask_and_send(grid: MemoryGridServer) -> None:
@@ -119,7 +119,7 @@ async def test_a_node_that_stops_is_hung_up_and_its_next_run_is_linked(grid: Mem
             await n2.gateway.drain()
         ended = n1.log.of(events.LINK_ENDED)
         await eventually(lambda: "n2 stops" in str(n1.log.of(events.LINK_ENDED)[-1]["why"]))
-        await eventually(lambda: gauge(n1, metrics.LINKS, "down") == 0)
+        await eventually(lambda: gauge(n1, link_metrics.LINKS, "down") == 0)
         async with nodes(grid, "n2") as (again,):
             await eventually(lambda: linked(n1, again))
         assert len(ended) >= 1
@@ -303,6 +303,6 @@ async def test_nodes_with_certificates_are_linked_and_read_new_ones(grid: Memory
             await eventually(lambda: bool(n3.log.of(events.LINK_FAILED)) and bool(n1.log.of(events.LINK_FAILED)))
             assert "CERTIFICATE_VERIFY_FAILED" in str(n1.log.of(events.LINK_FAILED)[0]["error"])
             assert not linked(n1, n3)
-            assert gauge(n3, metrics.LINKS, "down") == 2
+            assert gauge(n3, link_metrics.LINKS, "down") == 2
         async with nodes(grid, "n3", **tls_settings(tmp_path, "n3")) as (n3,):
             await eventually(lambda: linked(n1, n3) and linked(n2, n3))
