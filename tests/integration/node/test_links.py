@@ -12,8 +12,8 @@ import pytest
 
 from gateway.adapters.link_authority import make_certificates
 from gateway.adapters.memory import MemoryGridServer
-from gateway.catalogue import log_events as events
 from gateway.catalogue import link_metrics, metrics
+from gateway.catalogue import log_events as events
 from gateway.catalogue.metric import Metric
 from gateway.core.types import NodeRef
 from gateway.core.wire.errors import InvalidExport
