@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.versions import place_of
 from gateway.core.types import EventId, GridGeneration, RequestNumber, TopicPath, Version
+from gateway.core.zones.routes import Arrival, Path
+from gateway.core.zones.stamps import Origin, Stamp
 from gateway.ports.errors import Fenced, GridRefused
 from gateway.ports.sessions import Ownership
 
@@ -139,6 +142,26 @@ class StreamPosition(NamedTuple):
         return EventId(f"{partition}-{self.grid_generation}-{self.sequence}")
 
 
+class Arrived(NamedTuple):
+    """How an event came from another cluster (P18).
+
+    Attributes:
+        arrival: over which kind of link.
+        origin: which publish it is.
+        stamp: of its value; None if it has none.
+        path: what it had left on its way.
+    """
+
+    arrival: Arrival
+    origin: Origin
+    stamp: Stamp | None
+    path: Path = ()
+
+
+PUBLISHED_HERE: Final[Mapping[int, Arrived | None]] = MappingProxyType({})
+"""How the values of a batch came of which clients of this cluster published all."""
+
+
 class TailBatch(NamedTuple):
     """Entries of one topic partition, in order and without a hole.
 
@@ -146,11 +169,14 @@ class TailBatch(NamedTuple):
         partition: which topic partition.
         values: the publishes; ``restored`` values are among them.
         position: of the last of them.
+        arrived: places in ``values`` of what was not published here, and how it came; None for a restored value, of
+            which that is not known any more.
     """
 
     partition: int
     values: tuple[TopicValue, ...]
     position: StreamPosition
+    arrived: Mapping[int, Arrived | None] = PUBLISHED_HERE
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from gateway.adapters.memory.stores import (
     MemoryTopicTail,
 )
 from gateway.adapters.memory.transaction_store import MemoryTransactionStore
+from gateway.adapters.memory.zone_store import MemoryOriginStore, MemoryZoneStore
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridChange, GridState
 
@@ -51,6 +52,9 @@ class MemoryGrid:
         self._transactions = MemoryTransactionStore(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
         self._destinations = MemoryDestinationStore(self._connection)
+        self._zones = MemoryZoneStore(self._connection)
+        self._origins = MemoryOriginStore(self._connection)
+        self._link_tail = MemoryTopicTail(self._connection)
         self._call_keys = MemoryCallKeyStore(self._connection)
         self._journal = MemoryJournal(self._connection, node)
 
@@ -103,6 +107,21 @@ class MemoryGrid:
     def destinations(self) -> MemoryDestinationStore:
         """See the port."""
         return self._destinations
+
+    @property
+    def zones(self) -> MemoryZoneStore:
+        """See the port."""
+        return self._zones
+
+    @property
+    def origins(self) -> MemoryOriginStore:
+        """See the port."""
+        return self._origins
+
+    @property
+    def link_tail(self) -> MemoryTopicTail:
+        """See the port."""
+        return self._link_tail
 
     @property
     def call_keys(self) -> MemoryCallKeyStore:

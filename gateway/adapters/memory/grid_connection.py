@@ -75,7 +75,7 @@ class GridConnection:
         self._seal = NO_SEAL
         self._heard = NEVER_ADOPTED
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
-        self._on_news: Callable[[set[int] | None], None] = lambda _partitions: None
+        self._listeners: list[Callable[[set[int] | None], None]] = []
         self._on_tables: list[Callable[[], None]] = []
         self._on_deliveries: Callable[[], None] = lambda: None
 
@@ -127,6 +127,10 @@ class GridConnection:
         self._on_news(None)
         self._look_at_tables()
         self._on_deliveries()
+
+    def _on_news(self, partitions: set[int] | None) -> None:
+        for listener in self._listeners:
+            listener(partitions)
 
     def cut(self) -> None:
         """Break this one connection until ``mend``."""
@@ -195,7 +199,7 @@ class GridConnection:
 
     def listen(self, on_news: Callable[[set[int] | None], None]) -> None:
         """Have *on_news* called with partitions that got entries, and with None when all must be looked at again."""
-        self._on_news = on_news
+        self._listeners.append(on_news)
 
     def watch_tables(self, on_tables: Callable[[], None]) -> None:
         """Have *on_tables* called when revocations or destinations may have changed."""

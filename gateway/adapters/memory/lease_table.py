@@ -101,6 +101,10 @@ class Leases:
         self._master: Master | None = None
         self._master_term = 0
 
+    def __contains__(self, node: NodeRef) -> bool:
+        """Tell whether a node has a lease, or one that has ended and that nobody has taken over yet."""
+        return node in self._leases
+
     def join(self, node: NodeRef, length: float, now: float) -> None:
         """See ``NodeDirectory.join``; a takeover under way loses its ground."""
         known = self._leases.get(node)

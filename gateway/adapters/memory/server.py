@@ -61,7 +61,7 @@ class Client(Protocol):
         """A message for one node."""
 
     def tables_changed(self) -> None:
-        """Revocations or destinations have changed."""
+        """Revocations, destinations, zones or interest have changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,7 @@ class MemoryGridServer:
 
     Args:
         now: the grid's clock, in seconds; any origin, never going back.
+        wall: what the grid takes for the time, in seconds since 1970, for stamps of values.
         stream_length: entries kept per topic partition.
         stream_bytes: bytes kept per topic partition, about; 0 for no limit.
         history_bytes: bytes that the histories of a topic partition keep together.
@@ -97,6 +98,7 @@ class MemoryGridServer:
         self,
         *,
         now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         stream_length: int = DEFAULT_STREAM_LENGTH,
         stream_bytes: int = DEFAULT_STREAM_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
@@ -104,6 +106,7 @@ class MemoryGridServer:
         topic_depth: int = DEFAULT_TOPIC_DEPTH,
     ) -> None:
         self._now = now
+        self.wall = wall
         self._stream_length = stream_length
         self._stream_bytes = stream_bytes
         self._history_bytes = history_bytes
@@ -179,6 +182,7 @@ class MemoryGridServer:
         """
         copied = MemoryGridServer(
             now=self._now,
+            wall=self.wall,
             stream_length=self._stream_length,
             stream_bytes=self._stream_bytes,
             history_bytes=self._history_bytes,

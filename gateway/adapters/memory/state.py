@@ -16,6 +16,7 @@ from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
 from gateway.adapters.memory.transacted_queues import TransactedQueues
 from gateway.adapters.memory.transaction_table import TransactionTable
+from gateway.adapters.memory.zone_table import Zones
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.topics import topic_partition
 from gateway.core.topics.versions import UNSEEN_GENERATIONS
@@ -94,6 +95,7 @@ class GridData:
             stream_length=stream_length, stream_bytes=stream_bytes, history_bytes=history_bytes, depth=depth
         )
         self.destinations = Destinations()
+        self.zones = Zones()
         self.queues = TransactedQueues(depth)
         self.durables = Durables()
         self.transactions = TransactionTable()
@@ -111,9 +113,10 @@ class GridData:
         return self._generation
 
     @property
-    def table_revisions(self) -> tuple[int, int]:
+    def table_revisions(self) -> tuple[int, int, int, int]:
         """Change with every change of the tables that nodes follow."""
-        return self.revocations.revision, self.destinations.revision
+        zones = self.zones
+        return self.revocations.revision, self.destinations.revision, zones.revision, zones.interest_revision
 
     @property
     def seal(self) -> int:
@@ -370,5 +373,6 @@ class GridData:
             | self.queues.inventory()
             | self.durables.inventory()
             | self.transactions.inventory()
+            | self.zones.inventory()
             | self.journal.inventory()
         )

@@ -392,7 +392,8 @@ class MemoryTopicTail:
         self._followed[partition] = position
         if len(values) == BATCH_ENTRIES:
             self._waiting[partition] = None
-        return TailBatch(partition, tuple(values), position)
+        arrived = self._connection.server.data.topics.arrived(partition, position, len(values))
+        return TailBatch(partition, tuple(values), position, arrived)
 
 
 class MemoryRevocationStore:

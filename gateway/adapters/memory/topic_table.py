@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 
 from gateway.adapters.memory.history_table import Histories
+from gateway.adapters.memory.origin_table import Origins
+from gateway.adapters.memory.topic_stream import ORIGIN, Stream
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.topics.versions import BESIDE, is_later, least_version
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
+from gateway.core.zones.routes import ClusterId
+from gateway.core.zones.stamps import Mark
 from gateway.ports import (
-    ENTRY_BYTES,
+    NO_NEW_TOPICS,
     VALUE_BYTES,
+    Arrived,
     Fenced,
+    ForwardedEvent,
     HistoryPage,
     HistoryQuestion,
+    LeavingEvent,
     NotCreated,
     NotStored,
+    NotTaken,
     Ownership,
     PublishCommand,
     Published,
     StagedPublish,
     StreamPosition,
+    Taken,
     TopicPage,
     TopicValue,
     TransactionRefused,
@@ -32,17 +41,11 @@ from gateway.ports import (
 
 T = TypeVar("T")
 
-FIRST_SEQUENCE: Final = 1
-"""What a stream numbers the first publish of a generation with; as on Redis, so that event ids look the same."""
-
 NO_REQUEST: Final = RequestNumber(0)
 """Below the first request of every session."""
 
 NO_VERSION: Final = Version(0)
 """Below the first version of every topic."""
-
-ORIGIN: Final = StreamPosition(GridGeneration(0), 0)
-"""The end of a stream that never had an entry."""
 
 RESTORED_REMOVAL: Final = 7 * 24 * 3600.0
 """Seconds for which a removal is remembered that was written again: the longest window of a session."""
@@ -51,91 +54,6 @@ RECEIPT_LIFE: Final = 3600.0
 """Seconds without a publish after which the receipts of a session that the grid does not hold are forgotten: beyond any
 window, after which nobody can resubmit. Sessions that are not replicated leave such receipts, and so does a publish
 that arrives long after its session has ended; receipts of sessions in the grid live as long as their session."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """The entries of one generation in a stream: their sequences are contiguous."""
-
-    generation: GridGeneration
-    last: int
-
-    @property
-    def entries(self) -> int:
-        return self.last - FIRST_SEQUENCE + 1
-
-
-class Stream:
-    """The stream of one topic partition, bounded in length.
-
-    Args:
-        length: entries kept; older ones are trimmed.
-        most_bytes: bytes kept; likewise. 0 for no limit. The last entry is always kept.
-    """
-
-    def __init__(self, length: int, most_bytes: int) -> None:
-        self._entries: deque[TopicValue] = deque()
-        self._length = length
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._runs: list[_Run] = []
-        self._appended = 0
-
-    def append(self, generation: GridGeneration, make: Callable[[StreamPosition], TopicValue]) -> TopicValue:
-        """Append what *make* returns for the position the entry gets."""
-        if not self._runs or self._runs[-1].generation != generation:
-            self._runs.append(_Run(generation, FIRST_SEQUENCE - 1))
-        self._runs[-1].last += 1
-        self._appended += 1
-        value = make(self.end)
-        self._entries.append(value)
-        self._bytes += _entry_bytes(value)
-        while len(self._entries) > self._length or (0 < self._most_bytes < self._bytes and len(self._entries) > 1):
-            self._bytes -= _entry_bytes(self._entries.popleft())
-        while sum(run.entries for run in self._runs[1:]) > len(self._entries):
-            # No position in the oldest run can be continued from any more.
-            del self._runs[0]
-        return value
-
-    @property
-    def end(self) -> StreamPosition:
-        """Position of the last entry."""
-        return StreamPosition(self._runs[-1].generation, self._runs[-1].last) if self._runs else ORIGIN
-
-    def after(self, position: StreamPosition, limit: int) -> tuple[list[TopicValue], StreamPosition] | None:
-        """Read up to *limit* entries that follow *position*, and the position of the last of them.
-
-        Returns:
-            None if the stream does not continue from there: it was trimmed past it, or never held it.
-        """
-        missing = self._count_after(position)
-        if missing is None or missing > len(self._entries):
-            return None
-        count = min(missing, limit)
-        first = len(self._entries) - missing
-        # A reader is nearly always near the end, and a deque is indexed fast near its ends.
-        values = [self._entries[index] for index in range(first, first + count)]
-        return values, self._position_before_end(missing - count)
-
-    def _count_after(self, position: StreamPosition) -> int | None:
-        if position == ORIGIN:
-            return self._appended
-        count = 0
-        for run in reversed(self._runs):
-            if run.generation == position.grid_generation:
-                return count + run.last - position.sequence if position.sequence <= run.last else None
-            count += run.entries
-        return None
-
-    def _position_before_end(self, count: int) -> StreamPosition:
-        for run in reversed(self._runs):
-            if count < run.entries:
-                return StreamPosition(run.generation, run.last - count)
-            count -= run.entries
-        return ORIGIN
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
 
 @dataclass(slots=True)
@@ -167,10 +85,12 @@ class _Partition:
         held: bytes of the values.
         least: versions of new topics are above it, as they may be those of topics that were removed and forgotten.
         histories: of the topics that have any.
+        origins: of the topics that cross between clusters.
     """
 
     stream: Stream
     histories: Histories
+    origins: Origins = field(default_factory=Origins)
     values: dict[TopicPath, TopicValue] = field(default_factory=dict)
     receipts: OrderedDict[SessionId, _Receipts] = field(default_factory=OrderedDict)
     removed: dict[TopicPath, float] = field(default_factory=dict)
@@ -196,6 +116,7 @@ class _Partition:
                 self.least = max(self.least, value.version)
                 self.held -= len(topic.encode()) + VALUE_BYTES
                 del self.values[topic]
+                self.origins.forget(topic)
 
 
 class Topics:
@@ -422,7 +343,7 @@ class Topics:
             value = value._replace(version=Version(least + BESIDE))
         if not value.value:
             partition.removed[value.topic] = now + RESTORED_REMOVAL
-        partition.stream.append(generation, lambda _position: value)
+        partition.stream.append(generation, lambda _position: value, came=(None,))
         partition.store(value)
         self._news.add(number)
         return True
@@ -432,6 +353,46 @@ class Topics:
     ) -> tuple[list[TopicValue], StreamPosition] | None:
         """Read the stream of a partition; see ``Stream.after``."""
         return self._partitions[number].stream.after(position, limit)
+
+    def arrived(self, number: int, end: StreamPosition, count: int) -> Mapping[int, Arrived | None]:
+        """Tell how entries of the stream of a partition came; see ``Stream.arrived``."""
+        return self._partitions[number].stream.arrived(end, count)
+
+    # --- Between clusters ---------------------------------------------------------------------------------------------
+
+    def stamp(self, number: int, events: Sequence[LeavingEvent], cluster: ClusterId, wall: float) -> list[Mark | None]:
+        """See ``OriginStore.stamp``; *wall* is in seconds since 1970."""
+        origins = self._partitions[number].origins
+        return [origins.stamp(each, cluster, wall) for each in events]
+
+    def take(self, event: ForwardedEvent, generation: GridGeneration, now: float) -> Taken | NotTaken:
+        """Take one event of another cluster; see ``OriginStore.apply``."""
+        topic, history = event.topic, event.history
+        number = topic_partition(topic, self._depth)
+        partition = self._partitions[number]
+        if partition.origins.is_stale(event):
+            return NotTaken.STALE
+        why = partition.origins.why_not(event)
+        if why is not None:
+            return why
+        before = partition.values.get(topic)
+        full = event.most_topics and (len(partition.values) >= event.most_topics or event.most_topics == NO_NEW_TOPICS)
+        if (before is None and full) or (history is not None and not partition.histories.takes(topic)):
+            return NotTaken.TOPICS
+        growth = partition.growth(topic, event.value)
+        if growth > 0 and event.most_bytes and partition.held + growth > event.most_bytes:
+            return NotTaken.BYTES
+        came = Arrived(event.arrival, event.origin, event.stamp, event.path)
+        value = self._write(number, generation, topic, event.value, came=(came,))
+        if not event.value:
+            partition.removed[topic] = now + RESTORED_REMOVAL
+        if history is not None:
+            if not event.value:
+                partition.histories.drop(topic, known=True)
+            partition.histories.append(value, before, history, now)
+        partition.origins.note(event, value)
+        partition.forget_removals(now)
+        return Taken(value.version, value.event, created=before is None)
 
     def between(self, number: int, after: StreamPosition, upto: StreamPosition) -> list[TopicValue] | None:
         """Read a stretch of the stream of a partition; see ``TopicStore.between``."""
@@ -483,9 +444,18 @@ class Topics:
             names |= {f"value of {topic}" for topic in partition.values}
             if len(partition.stream):
                 names.add(f"stream {number}")
+            names |= {f"value of {topic} elsewhere" for topic in partition.origins.inventory()}
         return names
 
-    def _write(self, number: int, generation: GridGeneration, topic: TopicPath, text: bytes) -> TopicValue:
+    def _write(
+        self,
+        number: int,
+        generation: GridGeneration,
+        topic: TopicPath,
+        text: bytes,
+        *,
+        came: tuple[Arrived] | None = None,
+    ) -> TopicValue:
         partition = self._partitions[number]
         stored = partition.values.get(topic)
         least = least_version(generation)
@@ -494,7 +464,7 @@ class Topics:
         def make(position: StreamPosition) -> TopicValue:
             return TopicValue(topic, version, position.event(number), text)
 
-        value = partition.stream.append(generation, make)
+        value = partition.stream.append(generation, make, came=came)
         partition.store(value)
         self._news.add(number)
         return value
@@ -509,10 +479,6 @@ class Topics:
                 else:
                     del partition.receipts[session]
             return
-
-
-def _entry_bytes(value: TopicValue) -> int:
-    return len(value.topic.encode()) + len(value.value) + ENTRY_BYTES
 
 
 def _shown(value: TopicValue, generation: GridGeneration) -> TopicValue:
