@@ -24,31 +24,30 @@ from gateway.app.calls import NodeCalls
 from gateway.app.cluster.cluster_list import ClusterList
 from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
-from gateway.app.cluster.durable_sweeper import DurableSweeper
 from gateway.app.cluster.followers import Followers
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.giver import SessionGiver
 from gateway.app.cluster.handoff.offers import SessionOffers
 from gateway.app.cluster.handoff.taker import SessionTaker
-from gateway.app.cluster.history_sweeper import HistorySweeper
-from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.mirror.gate import OutputGate
 from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.cluster.node_links import NodeLinks
+from gateway.app.cluster.planned_stop import PlannedStop
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.session_mover import SessionMover
+from gateway.app.cluster.sweepers import Sweepers
 from gateway.app.cluster.takeover.stages import ReportStage, SessionStage, TakeoverStages
 from gateway.app.cluster.takeover.suspicion import SuspicionWatch
 from gateway.app.cluster.takeover.takeovers import Takeovers
-from gateway.app.cluster.transaction_reaper import TransactionReaper
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
 from gateway.app.destinations.destinations import Destinations
 from gateway.app.journal import Announcer, Journal, JournalOptions
 from gateway.app.journal.node_events import NodeStarted, NodeStopped
 from gateway.app.operations.activity import Activity
+from gateway.app.operations.gauges import watch_sessions
 from gateway.app.operations.minutes import measure
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.fenced_store import FencedStore
@@ -84,7 +83,7 @@ from gateway.ports import (
     TokenSigner,
     Tracer,
 )
-from gateway.ports.administration import Administration, Conflict
+from gateway.ports.administration import Administration
 
 LAG_SAMPLE: Final = 0.5
 """Seconds between two measurements of the event loop's lag."""
@@ -126,13 +125,11 @@ class Node:
         revocations: who is refused, and how to refuse more.
         enforcement: ends the sessions of those who are.
         destinations: what paths are, and how to say it.
-        history_sweeper: cuts what histories keep for too long.
-        durable_sweeper: removes durable subscriptions that nobody has used for their life.
+        sweepers: clean up in the grid.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
         mirror: keeps a backup of it; None if it is to have none.
         holder: the copies that it keeps for others; None if it has no links.
-        draining: whether its clients are being moved, or have been.
     """
 
     def __init__(
@@ -183,9 +180,8 @@ class Node:
             ),
         )
         self._context = context
-        self._joined = self._may_leave = self._stopping = self.draining = False
+        self._joined = False
         self.me = me
-        self._drain_task: asyncio.Task[None] | None = None
         self._store = FencedStore(context)
         self.sessions = Sessions(context, self._store, signer)
         context.memory.shed = self.sessions.absences.shed
@@ -214,11 +210,12 @@ class Node:
         if self.links is not None and self.holder is not None:
             giver = SessionGiver(context, self.links, self.sessions, self.holder)
             offers = SessionOffers(context, self.links, self.sessions, giver)
-        self.history_sweeper = HistorySweeper(
-            context, alive=lambda: self._membership.alive, loaded=lambda: self.destinations.loaded
+        self.sweepers = Sweepers(
+            context,
+            alive=lambda: self._membership.alive,
+            destinations_loaded=lambda: self.destinations.loaded,
+            recovering=self._grid_recovery.is_recovering,
         )
-        self.durable_sweeper = DurableSweeper(context, alive=lambda: self._membership.alive)
-        self._left_sessions = LeftSessions(context, lambda: self._membership.alive)
         self.authorisation = Authorisation(
             context,
             store=self._store,
@@ -293,22 +290,28 @@ class Node:
         )
         self._membership.report_by(self._reports)
         self._takeovers, self._suspicion = self._make_takeovers(context)
-        self._drain = Drain(
+        self._planned_stop = PlannedStop(
             context,
-            self.sessions,
-            self._store,
+            drain=Drain(
+                context,
+                self.sessions,
+                self._store,
+                moves=self._moves,
+                offers=offers,
+                arriving=lambda: self.connections.handshakes,
+            ),
             moves=self._moves,
-            offers=offers,
+            departure=Departure(context, self.clients, self._grid_recovery),
             arriving=lambda: self.connections.handshakes,
+            tell_soon=self._tell_of_drain,
         )
-        self._departure = Departure(context, self.clients, self._grid_recovery)
         self.administration = Administration(
             node=me.node,
             nodes=ClusterNodes(
                 context,
                 presence=self.presence,
-                begin_drain=self.begin_drain,
-                undrain=self.undrain,
+                begin_drain=self._planned_stop.begin,
+                undrain=self._planned_stop.undo,
                 master=lambda: self._membership.master,
                 link_state=None if self.links is None else self.links.state,
             ),
@@ -318,7 +321,7 @@ class Node:
             durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),
             revocations=ClusterRevocations(self.revocations),
         )
-        self._watch_gauges()
+        watch_sessions(metrics, self.sessions, lambda: self.draining)
 
     def _make_mirror(self, context: Context) -> MirrorSource | None:
         """Make what keeps a backup; output waits for it where the settings or the roles of a session ask for that."""
@@ -413,16 +416,7 @@ class Node:
         self._background.forever(self._takeovers.run, "takeovers")
         self._background.forever(self._membership.reap, "reaper")
         self._background.forever(self._followers.run, "followers")
-        self._background.forever(self.history_sweeper.run, "history-sweeper")
-        self._background.forever(self.durable_sweeper.run, "durable-sweeper")
-        reaper = TransactionReaper(
-            self._context,
-            alive=lambda: self._membership.alive,
-            may_reap=lambda: not self._grid_recovery.is_recovering(),
-        )
-        self._background.forever(reaper.run, "transaction-reaper")
-        if self._context.limits.stored.counts:
-            self._background.forever(self._left_sessions.run, "left-sessions")
+        self.sweepers.start()
 
     def not_ready(self) -> Sequence[str]:
         """Tell why no new sessions should come here; nothing means that they may."""
@@ -457,6 +451,11 @@ class Node:
         self.authorisation.review()
 
     @property
+    def draining(self) -> bool:
+        """Whether its clients are being moved, or have been."""
+        return self._planned_stop.draining
+
+    @property
     def accepts_clients(self) -> bool:
         """Whether new connections of clients are wanted."""
         return not self.draining and not self._followers.stands_by
@@ -469,7 +468,7 @@ class Node:
     @property
     def stopping(self) -> bool:
         """Whether it will end as soon as its clients are moved."""
-        return self._stopping
+        return self._planned_stop.stopping
 
     async def serve(self, connection: Connection) -> None:
         """Serve one client connection until it is over."""
@@ -480,59 +479,24 @@ class Node:
         await self.connections.serve(connection, administrators)
 
     async def drain(self) -> None:
-        """Move all clients to other nodes, to be stopped then; new connections must not come any more.
-
-        Returns when the grid, as it is by then, holds the sessions that are left, or the time for that is over.
-        """
-        self._stopping = True
-        until = self._context.clock.monotonic() + self._context.parameters.drain.timeout
-        self.begin_drain()
-        task = self._drain_task
-        if task is not None:
-            try:
-                await asyncio.shield(task)
-            except asyncio.CancelledError:
-                task.cancel()
-                raise
-            self._may_leave = False
-            confirmed = await self._departure.confirm(until)
-            self._may_leave = confirmed and not self.connections.handshakes
+        """Move all clients to other nodes, to be stopped then; see ``PlannedStop.run``."""
+        await self._planned_stop.run()
 
     def begin_drain(self) -> None:
-        """Begin to move all clients to other nodes, unless that is under way; see ``undrain``."""
-        self.draining = True
-        if self._drain_task is None or self._drain_task.done():
-            self._drain_task = asyncio.create_task(self._run_drain(), name="drain")
-        self._membership.renew_soon()
-        self.presence.tell_soon()
+        """Begin to move all clients to other nodes; see ``PlannedStop.begin``."""
+        self._planned_stop.begin()
 
     async def undrain(self) -> None:
-        """Take new sessions again; moves that have begun are finished.
+        """Take new sessions again; see ``PlannedStop.undo``."""
+        await self._planned_stop.undo()
 
-        Raises:
-            Conflict: the node is being stopped.
-        """
-        if self._stopping:
-            raise Conflict("the node is being stopped; start it again to have it take sessions")
-        task, self._drain_task = self._drain_task, None
-        self.draining = self._may_leave = False
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-            self._background.once(self._moves.finish(), "finish-moves")
-        self.presence.tell_soon()
-
-    async def _run_drain(self) -> None:
-        self._may_leave = await self._drain.run()
+    def _tell_of_drain(self) -> None:
+        self._membership.renew_soon()
         self.presence.tell_soon()
 
     async def close(self) -> None:
         """Stop everything and give the lease back; after ``drain``, or hard."""
-        if self._drain_task is not None:
-            self._drain_task.cancel()
-            await asyncio.wait([self._drain_task])
-        if self._may_leave:
-            self._may_leave = await self._drain.let_consoles_go()
+        may_leave = await self._planned_stop.close()
         held = len(self.clients())
         if self.mirror is not None:
             self.mirror.close()
@@ -550,7 +514,7 @@ class Node:
         await self.sessions.delivery.replicas.close()
         self._context.announce(NodeStopped(held))
         await self._context.journal.close()
-        if self._may_leave:
+        if may_leave:
             await self._reports.leave()
             with suppress(GridUnavailable):  # then the lease expires by itself
                 await self._context.grid.nodes.leave(self.me)
@@ -575,15 +539,6 @@ class Node:
             connections=lambda: len(self.connections) - (self.sessions.connected() - _connected(self.clients())),
             sessions=lambda: len(self.clients()),
         )
-
-    def _watch_gauges(self) -> None:
-        sessions, watch = self.sessions, self._context.metrics.watch
-        watch(catalogue.SESSIONS, sessions.connected, label="connected")
-        watch(catalogue.SESSIONS, lambda: len(sessions) - sessions.connected(), label="disconnected")
-        watch(catalogue.RESEND_BUFFER_BYTES, lambda: sum(each.machine.resend_bytes for each in sessions))
-        watch(catalogue.OUTBOX_PACKETS, lambda: sum(each.machine.waiting for each in sessions))
-        watch(catalogue.BLOCKED_SESSIONS, lambda: sessions.flusher.blocked)
-        watch(catalogue.DRAINING, lambda: float(self.draining))
 
 
 def _connected(sessions: Iterable[Session]) -> int:

@@ -217,7 +217,7 @@ async def test_what_its_last_session_used_is_free_when_that_is_closed_and_forgot
     async with time_limit(PATIENCE):
         while await durables.find(name) is not None:
             for each in cluster.nodes:
-                await each.gateway.node.durable_sweeper.sweep()
+                await each.gateway.node.sweepers.durables.sweep()
             await asyncio.sleep(0.01)
 
 

@@ -236,7 +236,7 @@ async def passed_on(patch: pytest.MonkeyPatch, victim: str, at: int) -> int:
             was_killed.set()
 
         places = Suspensions(at, kill)
-        offers = found.n1.gateway.node._drain._offers
+        offers = found.n1.gateway.node._planned_stop._drain._offers
         assert offers is not None
         kind, answers = (TAKE, answers_of(found.n1)) if victim == "giver" else (OFFER, answers_of(found.n2))
         patch.setitem(answers, kind, places.watched(answers[kind]))

@@ -258,14 +258,14 @@ async def test_age_is_enforced_and_histories_that_nobody_wants_go(memory: Memory
                 await session.publish(topic, 1)
             await asyncio.sleep(scaled(1.2))
             for node in nodes:
-                await node.gateway.node.history_sweeper.sweep()
+                await node.gateway.node.sweepers.histories.sweep()
             assert await session.history("log/a") == []
             assert len(await session.history("audit/a")) == 1
             for node in nodes:
                 node.gateway.node.destinations.table.drop("file audit/**")
                 node.gateway.node.destinations.table.drop("file log/**")
             for node in nodes:
-                await node.gateway.node.history_sweeper.sweep()
+                await node.gateway.node.sweepers.histories.sweep()
             grid = n1.gateway.node._context.grid
             for number in range(64):
                 assert (await grid.history.topics(number, step=None, count=10)).topics == []

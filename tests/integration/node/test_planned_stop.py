@@ -36,7 +36,7 @@ async def absent(node: TestNode) -> Packet:
 
 async def stop(node: TestNode, lose: Lose, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop as planned; the grid is lost when the clients have been moved, and before the node leaves."""
-    drain = node.gateway.node._drain
+    drain = node.gateway.node._planned_stop._drain
     run = drain.run
 
     async def run_and_lose() -> bool:

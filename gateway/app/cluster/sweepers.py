@@ -1,0 +1,50 @@
+"""What nodes clean up in the grid, and share among them: what is too old, and what nobody goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gateway.app.cluster.durable_sweeper import DurableSweeper
+from gateway.app.cluster.history_sweeper import HistorySweeper
+from gateway.app.cluster.left_sessions import LeftSessions
+from gateway.app.cluster.transaction_reaper import TransactionReaper
+from gateway.app.context import Context
+from gateway.core.types import NodeRef
+
+
+class Sweepers:
+    """All sweepers of a node.
+
+    Args:
+        context: of the node.
+        alive: tells which nodes live, and share the work.
+        destinations_loaded: tells whether it is known what paths are.
+        recovering: tells whether sessions are being written again, after the grid has lost some.
+
+    Attributes:
+        histories: cuts what histories keep for too long.
+        durables: removes durable subscriptions that nobody has used for their life.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        alive: Callable[[], Sequence[NodeRef]],
+        destinations_loaded: Callable[[], bool],
+        recovering: Callable[[], bool],
+    ) -> None:
+        self._background = context.background
+        self._stored = context.limits.stored
+        self.histories = HistorySweeper(context, alive=alive, loaded=destinations_loaded)
+        self.durables = DurableSweeper(context, alive=alive)
+        self._transactions = TransactionReaper(context, alive=alive, may_reap=lambda: not recovering())
+        self._left_sessions = LeftSessions(context, alive)
+
+    def start(self) -> None:
+        """Begin, once the node has joined its cluster; they run until its background work ends."""
+        self._background.forever(self.histories.run, "history-sweeper")
+        self._background.forever(self.durables.run, "durable-sweeper")
+        self._background.forever(self._transactions.run, "transaction-reaper")
+        if self._stored.counts:
+            self._background.forever(self._left_sessions.run, "left-sessions")
