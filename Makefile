@@ -20,6 +20,8 @@ ONLY ?=
 BENCH_JSON ?= .local/bench/results.json
 # Where `make dist` writes.
 DIST ?= dist
+# Where `make docs` writes.
+SITE ?= .local/site
 # Where `make sbom` writes.
 SBOM ?= .local/sbom/session-gateway.cdx.json
 CORES := $(shell getconf _NPROCESSORS_ONLN)
@@ -142,6 +144,11 @@ images: venv ## Pin the images of others to what their tags are in the registry 
 	@$(BIN)/python -m scripts.images pin
 check-images: venv ## Compare these pins with the registry
 	@$(BIN)/python -m scripts.images check
+
+.PHONY: docs
+docs: venv ## Make the documentation site, with a search, into SITE; fails at links that lead nowhere
+	@mkdir -p $(dir $(SITE))
+	@$(BIN)/python -m scripts.site $(SITE)
 
 .PHONY: dist
 dist: venv ## Make what others install, into DIST: wheels of the server and of the Python client, tarball of the JavaScript client

@@ -222,7 +222,7 @@ _steering(
 _steering(Wanted.READY, "Serve through NODE again, after drain or maint.", "ready")
 _steering(
     Wanted.MAINT,
-    "Send nothing to NODE and cut its connections; its clients resume elsewhere. "
+    "Send nothing to NODE and cut its connections. Its clients resume elsewhere. "
     "HAProxy forgets it when it is reloaded.",
     "in maintenance",
 )
