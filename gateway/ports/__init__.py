@@ -104,6 +104,7 @@ from gateway.ports.origins import (
     OriginStore,
     Taken,
     TakeResult,
+    check_stamps,
 )
 from gateway.ports.peers import (
     DOWN,
@@ -205,7 +206,16 @@ from gateway.ports.transactions import (
     TransactionStore,
     staged_bytes,
 )
-from gateway.ports.zones import MOST_CARRIED, Carrier, LinkName, OtherZone, TooManyRecords, ZoneStore, ZoneTable
+from gateway.ports.zones import (
+    MOST_CARRIED,
+    TERMS_OF_A_GENERATION,
+    Carrier,
+    LinkName,
+    OtherZone,
+    TooManyRecords,
+    ZoneStore,
+    ZoneTable,
+)
 
 __all__ = [
     "CALL_KEY_SECONDS",
@@ -237,6 +247,7 @@ __all__ = [
     "PUBLISH_PATH",
     "SETTLE_MOST",
     "STAGED_BYTES",
+    "TERMS_OF_A_GENERATION",
     "TRANSACTION_AGE",
     "TRANSACTION_WAIT",
     "VALUES_PATH",
@@ -409,5 +420,6 @@ __all__ = [
     "VerificationRefused",
     "ZoneStore",
     "ZoneTable",
+    "check_stamps",
     "staged_bytes",
 ]

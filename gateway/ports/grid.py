@@ -14,11 +14,13 @@ from gateway.ports.durables import DurableStore
 from gateway.ports.history import HistoryStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
+from gateway.ports.origins import OriginStore
 from gateway.ports.queues import QueueStore
 from gateway.ports.revocations import RevocationStore
 from gateway.ports.sessions import SessionStore
 from gateway.ports.topics import TopicStore, TopicTail
 from gateway.ports.transactions import TransactionStore
+from gateway.ports.zones import ZoneStore
 
 
 class GridState(StrEnum):
@@ -88,6 +90,18 @@ class Grid(Protocol):
     @property
     def destinations(self) -> DestinationStore:
         """What is said of paths."""
+
+    @property
+    def zones(self) -> ZoneStore:
+        """Zones, interest and links."""
+
+    @property
+    def origins(self) -> OriginStore:
+        """What crosses between clusters."""
+
+    @property
+    def link_tail(self) -> TopicTail:
+        """Streams of topics again, for links alone: they need not be where ``tail`` is."""
 
     @property
     def call_keys(self) -> CallKeyStore:

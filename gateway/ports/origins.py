@@ -28,6 +28,17 @@ LATEST_STAMP: Final = 2**52
 """Milliseconds beyond which there is no stamp: Lua's numbers are exact up to twice that. 140,000 years from now."""
 
 
+def check_stamps(events: Sequence[ForwardedEvent]) -> None:
+    """Check the stamps of events that are to be applied.
+
+    Raises:
+        ValueError: one has a time that no clock can have said.
+    """
+    for each in events:
+        if each.stamp is not None and not 0 <= each.stamp.time < LATEST_STAMP:
+            raise ValueError(f"{each.stamp.time} is no time of a stamp")
+
+
 class LeavingEvent(NamedTuple):
     """An event of this cluster that is about to leave it.
 
@@ -141,6 +152,7 @@ class OriginStore(Protocol):
         store the value, append to the stream, how it came besides. Repeated, it is refused as a duplicate, or as older.
 
         Raises:
+            ValueError: a stamp is not below ``LATEST_STAMP``; nothing was taken.
             GridUnavailable: of the events per partition a prefix has been taken; send all of them again.
         """
 

@@ -5,10 +5,10 @@ See ``gateway.ports`` for the rules that hold for all.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from typing import Final, NewType, Protocol
+from typing import Final, NewType, Protocol, Self
 
 from gateway.core.topics.selectors import Selector
 from gateway.core.types import NodeRef
@@ -22,6 +22,10 @@ LinkName = NewType("LinkName", str)
 
 MOST_CARRIED: Final = 1_024
 """Links and shares of links of a cluster, together: those to 64 clusters, spread over 16 nodes each."""
+
+
+TERMS_OF_A_GENERATION: Final = 2**20
+"""Terms of carriers begin anew with each generation of the grid, above all of those before it: a million takeovers."""
 
 
 class TooManyRecords(GatewayError):
@@ -58,6 +62,23 @@ class ZoneTable:
     members: Mapping[tuple[ZoneUid, ClusterId], Member] = field(default_factory=dict)
     joins: Mapping[str, Join] = field(default_factory=dict)
     lost_writes: bool = field(default=False, compare=False)
+
+    @classmethod
+    def of(cls, records: Iterable[Record], *, lost_writes: bool = False) -> Self:
+        """Make a table of records, of which no two have the same name."""
+        zones, members, joins = {}, {}, {}
+        membership = None
+        for each in records:
+            match each:
+                case Zone():
+                    zones[each.uid] = each
+                case Member():
+                    members[each.zone, each.cluster] = each
+                case Join():
+                    joins[each.name] = each
+                case Membership():
+                    membership = each
+        return cls(zones, membership, members, joins, lost_writes)
 
     @property
     def zone(self) -> Zone | None:
@@ -142,7 +163,7 @@ class ZoneStore(Protocol):
         The member is written with a revision above the one that is known of it, such as of an earlier time there.
 
         Args:
-            zone: which one. What is known of it already stays, but its seeds, if there are any, are taken.
+            zone: which one. It takes the place of what is known of it.
             member: this cluster.
             made: now, in seconds since 1970.
 
@@ -203,12 +224,13 @@ class ZoneStore(Protocol):
 
         Args:
             node: which run of which node.
-            selectors: at most ``MOST_SELECTORS`` (``gateway.core.zones.compaction``).
+            selectors: all of them.
             keep: seconds for which that counts when the node has no lease any more, from when ``sweep_interest`` finds
                 that: its sessions are owed what they select until their windows are over.
 
         Raises:
             LeaseLost: the node has no lease; nothing was written.
+            ValueError: they are more than ``MOST_SELECTORS`` (``gateway.core.zones.compaction``); likewise.
             GridUnavailable: see the module.
         """
 
@@ -219,6 +241,7 @@ class ZoneStore(Protocol):
 
         Raises:
             LeaseLost: the node has no lease; nothing was written.
+            ValueError: they would be more than ``MOST_SELECTORS``; likewise.
             GridUnavailable: see the module.
         """
 

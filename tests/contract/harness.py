@@ -277,7 +277,7 @@ class RedisHarness(Harness):
     _LASTING = (
         *("grid", "renewed", "opened", "values", "sizes", "stream", "removed", "revocations", "revoked", "revisions"),
         *("journal", "journal-state", "logs", "log-marks"),
-        *("destinations", "destination-news"),
+        *("destinations", "destination-news", "zones", "zone-news", "interest-news", "origins"),
         "lost",  # goes away by itself
     )
     """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""

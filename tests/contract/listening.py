@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
 from gateway.ports import Grid
 from tests.support.clock import eventually
+from tests.support.times import scaled
 
 
 class Reader(ABC):
@@ -90,3 +91,11 @@ class Listener(Reader, Generic[Item, Gone]):
     @abstractmethod
     def _hear(self, change: Item | Gone) -> None:
         """Take in one change."""
+
+
+async def eventually_none(ask: Callable[[], Awaitable[object]]) -> None:
+    """Ask until the answer is that there is nothing."""
+    deadline = asyncio.get_running_loop().time() + scaled(10.0)
+    while await ask():
+        assert asyncio.get_running_loop().time() < deadline
+        await asyncio.sleep(0.01)

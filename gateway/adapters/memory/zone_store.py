@@ -27,6 +27,7 @@ from gateway.ports import (
     TailBatch,
     TakeResult,
     ZoneTable,
+    check_stamps,
 )
 
 T = TypeVar("T")
@@ -168,6 +169,7 @@ class MemoryOriginStore:
 
     async def apply(self, events: Sequence[ForwardedEvent]) -> list[TakeResult]:
         """See the port."""
+        check_stamps(events)
         server = self._connection.server
 
         def take(grid: GridData, now: float) -> list[TakeResult]:

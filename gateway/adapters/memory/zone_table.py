@@ -11,6 +11,7 @@ from typing import Final
 from gateway.adapters.memory.lease_table import Leases
 from gateway.core.topics.selectors import Selector
 from gateway.core.types import GridGeneration, NodeRef
+from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.records import (
     MEMBERSHIP,
     MOST_JOINS,
@@ -26,6 +27,7 @@ from gateway.core.zones.records import (
 from gateway.core.zones.routes import ClusterId
 from gateway.ports import (
     MOST_CARRIED,
+    TERMS_OF_A_GENERATION,
     Carrier,
     LeaseLost,
     LinkName,
@@ -41,9 +43,6 @@ _MOST: Final[Mapping[type[Record], int]] = {
     Join: MOST_JOINS,
     Membership: 1,
 }
-
-TERMS_OF_A_GENERATION: Final = 2**20
-"""Terms of carriers begin anew with each generation of the grid, above all of those before it: a million takeovers."""
 
 
 @dataclass(slots=True)
@@ -91,19 +90,7 @@ class Zones:
 
     def table(self) -> ZoneTable:
         """Tell everything."""
-        zones, members, joins = {}, {}, {}
-        membership = None
-        for each in self._records.values():
-            match each:
-                case Zone():
-                    zones[each.uid] = each
-                case Member():
-                    members[each.zone, each.cluster] = each
-                case Join():
-                    joins[each.name] = each
-                case Membership():
-                    membership = each
-        return ZoneTable(zones, membership, members, joins)
+        return ZoneTable.of(self._records.values())
 
     def put(self, records: Sequence[Record]) -> int:
         """See ``ZoneStore.put``."""
@@ -125,10 +112,8 @@ class Zones:
             raise OtherZone(current)
         wanted: list[Record] = [] if current == zone.uid else [Membership(zone=zone.uid, made=made)]
         known = self._records.get(zone.row)
-        if not isinstance(known, Zone):
+        if not isinstance(known, Zone) or replace(zone, made=known.made) != known:
             wanted.append(zone)
-        elif zone.seeds and zone.seeds != known.seeds:
-            wanted.append(replace(known, seeds=zone.seeds, made=max(made, known.made)))
         before = self._records.get(member.row)
         if isinstance(before, Member):
             member = replace(member, revision=max(member.revision, before.revision))
@@ -147,7 +132,7 @@ class Zones:
         wanted: list[Record] = [Membership(zone=None, made=made)]
         member = self._records.get(Member(zone=current, cluster=cluster).row)
         if isinstance(member, Member):
-            wanted.append(replace(member, left=True, urls=(), fingerprints=(), revision=member.revision + 1))
+            wanted.append(Member(zone=current, cluster=cluster, revision=member.revision + 1, left=True))
         self._write(wanted)
         return current
 
@@ -216,6 +201,8 @@ class Zones:
         if node not in leases:
             raise LeaseLost(f"{node} has no lease, so that nobody would forget its interest when it is gone")
         known, wanted = self._interest.get(node), frozenset(selectors)
+        if len(wanted) > MOST_SELECTORS:
+            raise ValueError(f"a node tells at most {MOST_SELECTORS:,} selectors")
         if not wanted:
             if self._interest.pop(node, None) is not None:
                 self.interest_revision += 1

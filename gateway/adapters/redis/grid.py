@@ -17,14 +17,16 @@ from gateway.adapters.redis.history import LogWriter, RedisHistory
 from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.nodes import RedisNodes
+from gateway.adapters.redis.origins import RedisOrigins
 from gateway.adapters.redis.queues import RedisQueues
 from gateway.adapters.redis.revocations import RedisRevocations
 from gateway.adapters.redis.sessions import RedisSessions
-from gateway.adapters.redis.tail import RedisTail
+from gateway.adapters.redis.tail import LazyTail, RedisTail
 from gateway.adapters.redis.topics import RedisTopics
 from gateway.adapters.redis.topology import Finder, SentinelFinder, SingleFinder
 from gateway.adapters.redis.transactions import RedisTransactions
 from gateway.adapters.redis.write_gate import WriteGate, boot_clock
+from gateway.adapters.redis.zones import RedisZones
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import DEFAULT_HISTORY_BYTES, EventLog, GridChange, GridState, Metrics
 from gateway.settings.errors import Unfit
@@ -143,6 +145,19 @@ class RedisGrid:
         self._transactions = RedisTransactions(
             grid=self._connection, keys=keys, writer=writer, foreign=foreign, depth=topic_depth
         )
+        self._zones = RedisZones(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
+        self._origins = RedisOrigins(
+            grid=self._connection, keys=keys, foreign=foreign, depth=topic_depth, writer=writer
+        )
+        self._link_tail = LazyTail(
+            dialer=dialer,
+            grid=self._connection,
+            keys=keys,
+            timeout=timeout,
+            foreign=foreign,
+            metrics=None,
+            log=log,
+        )
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._destinations = RedisDestinations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._call_keys = RedisCallKeys(self._connection, keys)
@@ -189,6 +204,21 @@ class RedisGrid:
     def transactions(self) -> RedisTransactions:
         """Transactions."""
         return self._transactions
+
+    @property
+    def zones(self) -> RedisZones:
+        """Zones, interest and links."""
+        return self._zones
+
+    @property
+    def origins(self) -> RedisOrigins:
+        """What crosses between clusters."""
+        return self._origins
+
+    @property
+    def link_tail(self) -> LazyTail:
+        """Streams of topics, for links."""
+        return self._link_tail
 
     @property
     def revocations(self) -> RedisRevocations:
@@ -253,6 +283,7 @@ class RedisGrid:
     async def close(self) -> None:
         """Finish what was started and disconnect."""
         await self._gauges.close()
+        await self._link_tail.close()
         await self._tail.close()
         await self._connection.close()
 

@@ -36,9 +36,15 @@ key                              type    content
                                          parts; ``values``, bytes of values when that was last looked at. Written by
                                          publishes and removals; stays. Deleted by hand, the values are counted anew.
 ``P:{t17}:removed``              zset    removed topic → when the removal may be forgotten. Written by removals.
+``P:{t17}:origins``              hash    Of each topic of which an event has left for another cluster, or has come from
+                                         one: ``<mark>|<cluster> <ranges>;…``, and of the empty topic
+                                         ``<link> <term>;…`` (``scripts/origins.lua``). Goes when a removed topic is
+                                         forgotten; the empty topic stays.
 ``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored
-                                         value also ``["event", <id of its publish>]``. Entry 0 of each generation is a
-                                         marker with an empty topic. Trimmed to about ``stream_length`` entries; stays.
+                                         value also ``["event", <id of its publish>]``, and of one of another cluster
+                                         ``["event", <its own id>, "zone", <how it came>]``. Entry 0 of each generation
+                                         is a marker with an empty topic. Trimmed to about ``stream_length``
+                                         entries; stays.
 ``P:{t17}:log:<topic>``           stream  History of a topic: ``<generation>-<sequence>`` of the last event that was
                                          published in one step → ``[<ms> <id of the event before the first of them>,
                                          "<version> <value>"]`` of the last, and ``[<sequence>, "<version> <value>"]``
@@ -96,10 +102,11 @@ key                              type    content
                                          for the last time, ``shift`` of the clock of Redis against the time of the
                                          grid (both ms; ``clock.py``), ``term`` of the newest lease,
                                          ``master_term`` of the newest master,
-                                         ``revision`` of the revocations, ``destination_revision``, and the id of the
-                                         ``cluster``, which nodes say to each other. Written by adoption, joining, and
-                                         whoever revokes or describes destinations, and the last one by who first asks
-                                         for it; stays.
+                                         ``revision`` of the revocations, ``destination_revision``, ``zone_revision``,
+                                         ``interest_revision``, ``carrier_term`` of the newest carrier of a link, and
+                                         the id of the ``cluster``, which nodes say to each other. Written by adoption,
+                                         joining, and whoever changes what is counted, and the last one by who first
+                                         asks for it; stays.
 ``P:{nodes}:leases``             zset    node incarnation → end of its lease. Removed by leaving or a finished takeover.
 ``P:{nodes}:members``            hash    node incarnation → ``<length of its lease in ms> <term>``. As the lease.
 ``P:{nodes}:takeovers``          hash    expired incarnation → ``<end of the right (ms)> <who has it> [<stage> <step>
@@ -131,6 +138,23 @@ key                              type    content
                                          1970. Written by administrators and by nodes that read their file; bounded.
 ``P:{nodes}:destination-news``   stream  ``<revision>-0`` → ``[name, "<made> …"]``, or ``[name, ""]`` of one that is no
                                          more. As ``revisions``.
+``P:{nodes}:zones``              hash    ``zone <uid>``, ``member <uid> <cluster>``, ``join <name>``, ``membership`` →
+                                         ``<rank> <what it is (JSON)>`` (``gateway/core/zones/records.py``). Written by
+                                         administrators, and of members by links; bounded.
+``P:{nodes}:zone-news``          stream  ``<revision>-0`` → ``[name, "<rank> …"]``, or ``[name, ""]`` of one that is no
+                                         more. As ``revisions``.
+``P:{nodes}:interest``           hash    ``<node incarnation> <selector>`` → ``1``, of what the node's sessions select,
+                                         compacted. Written by the node while the cluster is in a zone; outlives it by
+                                         the longest window of its sessions.
+``P:{nodes}:interest-tellers``   hash    node incarnation → ``<how long its interest outlives it (ms)> <when it ends
+                                         (ms), 0 while it has a lease> <selectors>``. With its interest.
+``P:{nodes}:interest-news``      stream  ``<revision>-0`` → ``["<node incarnation> <selector>", "1"]``, or ``[…, ""]``.
+                                         As ``revisions``.
+``P:{nodes}:carriers``           hash    link, or share of one → ``<node incarnation> <term> <until (ms)>`` of who has
+                                         it. Written by that node; deleted when it gives it back, or by who next takes
+                                         a link after its time.
+``P:{nodes}:cursors:<link>``     hash    topic partition → ``<generation>-<sequence>`` up to where a link has come; the
+                                         empty partition → term of its carrier. Deleted when the link is no more.
 ``P:{j7}:journal``               stream  ``<generation>-<sequence>`` → ``["events", <JSON, one event a line>, "count",
                                          <how many>]``. Appended to by nodes, trimmed by the reader when it has
                                          committed, and by the cap ``journal_length``; stays.
@@ -189,6 +213,27 @@ TAGS: Final = (NODES_TAG, *SESSION_TAGS, *TOPIC_TAGS, *JOURNAL_TAGS)
 """All hash tags."""
 
 
+class ZoneKeys:
+    """Names of the keys of zones.
+
+    Args:
+        beginning: what they begin with.
+    """
+
+    def __init__(self, beginning: str) -> None:
+        self.records = f"{beginning}zones"
+        self.news = f"{beginning}zone-news"
+        self.interest = f"{beginning}interest"
+        self.interest_tellers = f"{beginning}interest-tellers"
+        self.interest_news = f"{beginning}interest-news"
+        self.carriers = f"{beginning}carriers"
+        self._cursors = f"{beginning}cursors:"
+
+    def cursors(self, link: str) -> str:
+        """Name the hash of how far a link has come."""
+        return f"{self._cursors}{link}"
+
+
 class Keys:
     """Names of all keys below one prefix.
 
@@ -215,11 +260,10 @@ class Keys:
         self.master = f"{prefix}:{{nodes}}:master"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
-        self.revocations = f"{prefix}:{{nodes}}:revocations"
-        self.revoked = f"{prefix}:{{nodes}}:revoked"
-        self.revisions = f"{prefix}:{{nodes}}:revisions"
-        self.destinations = f"{prefix}:{{nodes}}:destinations"
-        self.destination_news = f"{prefix}:{{nodes}}:destination-news"
+        nodes = f"{prefix}:{{nodes}}:"
+        self.revocations, self.revoked, self.revisions = f"{nodes}revocations", f"{nodes}revoked", f"{nodes}revisions"
+        self.destinations, self.destination_news = f"{nodes}destinations", f"{nodes}destination-news"
+        self.zones = ZoneKeys(nodes)
         sessions = [f"{prefix}:{{{tag}}}:" for tag in SESSION_TAGS]
         topics = [f"{prefix}:{{{tag}}}:" for tag in TOPIC_TAGS]
         self.owned = tuple(f"{each}owned" for each in sessions)
@@ -236,6 +280,7 @@ class Keys:
         self.stream = tuple(f"{each}stream" for each in topics)
         self.sizes = tuple(f"{each}sizes" for each in topics)
         self.removed = tuple(f"{each}removed" for each in topics)
+        self.origins = tuple(f"{each}origins" for each in topics)
         self.closed = tuple(f"{each}closed" for each in topics)
         self.logs = tuple(f"{each}logs" for each in topics)
         self.log_marks = tuple(f"{each}log-marks" for each in topics)

@@ -17,11 +17,14 @@ from gateway.adapters.redis.foreign import LARGEST_GENERATION, LARGEST_VERSION, 
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
+from gateway.adapters.redis.stream_entries import PLAIN_FIELDS, read_arrived
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_TAIL_SILENCE_SECONDS
 from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
+    PUBLISHED_HERE,
+    Arrived,
     EventLog,
     Metrics,
     Ownership,
@@ -37,9 +40,6 @@ QUEUED_ITEMS: Final = 64
 
 AFTER_A_BUG: Final = 1.0
 """Seconds until a reader that has met a bug of its own starts again."""
-
-PLAIN_FIELDS: Final = 2
-"""Fields of an entry that was published; a restored one carries its event besides."""
 
 _KNOWN_TOPICS: Final = 65_536
 """Decoded topic names that are kept; then the memory of them starts anew."""
@@ -128,7 +128,7 @@ class RedisTail:
         keys: names of all keys.
         timeout: seconds for each step, beyond the time it blocks on purpose.
         foreign: told of what is not the gateway's.
-        metrics: where it is told how long nothing was heard.
+        metrics: where it is told how long nothing was heard; None of one that need not hear anything.
         log: where bugs are told.
     """
 
@@ -140,7 +140,7 @@ class RedisTail:
         keys: Keys,
         timeout: float,
         foreign: ForeignData,
-        metrics: Metrics,
+        metrics: Metrics | None,
         log: EventLog,
     ) -> None:
         self._dialer = dialer
@@ -161,7 +161,8 @@ class RedisTail:
         self._name_bytes = 0
         grid.when_writes_are_lost(self._lose_all)
         self._foreign = foreign
-        metrics.watch(GRID_TAIL_SILENCE_SECONDS, self._silence)
+        if metrics is not None:
+            metrics.watch(GRID_TAIL_SILENCE_SECONDS, self._silence)
 
     # --- for the application ------------------------------------------------------------------------------------------
 
@@ -344,10 +345,11 @@ class RedisTail:
         follow.generation, follow.sequence = generation, last
         if first == 0:  # the marker that opens a generation
             entries = entries[1:]
-        values = self._values(follow, entries)
+        arrived: dict[int, Arrived | None] = {}
+        values = self._values(follow, entries, arrived)
         if values:
             position = StreamPosition(GridGeneration(generation), last)
-            self._put(follow, TailBatch(follow.partition, values, position))
+            self._put(follow, TailBatch(follow.partition, values, position, arrived or PUBLISHED_HERE))
 
     def _without_foreign(self, follow: _Follow, entries: Sequence[Any]) -> Sequence[Any]:
         """Leave out what has ids that Redis made up for another program, and have it deleted: nothing can follow it."""
@@ -357,8 +359,10 @@ class RedisTail:
         self._grid.suspect(f"another program writes to {follow.key}")
         return own
 
-    def _values(self, follow: _Follow, entries: Sequence[Any]) -> tuple[TopicValue, ...]:
-        """Read entries; the hottest loop of a node that only delivers."""
+    def _values(
+        self, follow: _Follow, entries: Sequence[Any], arrived: dict[int, Arrived | None]
+    ) -> tuple[TopicValue, ...]:
+        """Read entries, and into *arrived* how they came; the hottest loop of a node that only delivers."""
         names = self._names
         if len(names) > _KNOWN_TOPICS or self._name_bytes > _KNOWN_TOPIC_BYTES:
             names.clear()
@@ -384,11 +388,21 @@ class RedisTail:
                 if len(fields) != PLAIN_FIELDS:
                     event = fields[3]
                     _numbers(event)
+                    arrived[len(values)] = read_arrived(fields)
                 # Nor do the names of its types cost anything this way.
                 append(TopicValue(topic, version, prefix + event.decode(), value))  # type: ignore[arg-type]
             except (ValueError, IndexError, GatewayError) as error:
                 self._foreign.skipped(follow.key, number.decode(), error)
         return tuple(values)
+
+
+class LazyTail(RedisTail):
+    """A tail that has no connection before the first partition is followed: only nodes with links need one."""
+
+    def follow(self, partition: int, position: StreamPosition) -> None:
+        """See ``TopicTail.follow``."""
+        super().follow(partition, position)
+        self.start()
 
 
 def _numbers(entry: bytes) -> tuple[int, int]:

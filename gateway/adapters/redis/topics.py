@@ -15,7 +15,7 @@ from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.history import LogWriter
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.scripts import Argument, Command
-from gateway.adapters.redis.tail import PLAIN_FIELDS
+from gateway.adapters.redis.stream_entries import read_entry
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.remembered import Remembered
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
@@ -260,14 +260,7 @@ class RedisTopics:
     def _entry(self, partition: int, number: bytes, fields: list[bytes]) -> TopicValue | None:
         """Read an entry of a stream; None if it is not the gateway's."""
         try:
-            version, _, value = fields[1].partition(b" ")
-            event = number if len(fields) == PLAIN_FIELDS else fields[3]
-            return TopicValue(
-                read_topic(fields[0]),
-                read_version(version),
-                EventId(f"{partition}-{event.decode()}"),
-                check_text(value),
-            )
+            return read_entry(partition, number, fields)
         except (ValueError, IndexError, GatewayError) as error:
             self._foreign.skipped(self._keys.stream[partition], number.decode(), error)
             return None
@@ -323,6 +316,7 @@ class RedisTopics:
             scripts.TOPIC_REMOVE.across(
                 1,
                 *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
+                keys.origins[partition],
                 *logs,
                 *(topic, self._grid.generation, self._grid.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
                 self._grid.stream_bytes,

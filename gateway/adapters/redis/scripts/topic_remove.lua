@@ -6,6 +6,7 @@
 -- KEYS[2] stream   stream  entries [topic, "<version> <value>"]
 -- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
 -- KEYS[4] sizes    hash    bytes of the stream; sizes.lua
+-- KEYS[5] origins  hash    topic -> what crossed between clusters; removals.lua
 -- ARGV[1] topic
 -- ARGV[2] generation that the caller has adopted
 -- ARGV[3] entries to keep in the stream, about
@@ -18,7 +19,7 @@
 --
 -- Invariant: versions of a topic only rise, also over its removal and after that is forgotten.
 -- A history begins anew with the removal, and whoever has not read it to its end will be told that events are missing.
--- Needs sizes.lua and logs.lua. It frees memory, so that it runs also where there is none left.
+-- Needs sizes.lua, removals.lua and logs.lua. It frees memory, so that it runs also where there is none left.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local found = redis.call('HMGET', KEYS[1], ARGV[1], '')
@@ -53,7 +54,7 @@ redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. event .. ' ')
 count_entries(KEYS[4], KEYS[2], KEYS[1], event, #ARGV[1] + ENTRY_BYTES, tonumber(ARGV[6]))
 redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
 if ARGV[7] then
-  local logs = read_logs(5, 7)
+  local logs = read_logs(6, 7)
   local log = logs[ARGV[1]]
   tools().drop_log(logs[''], ARGV[1], log.key)
   if begin_log(logs, ARGV[1], log, string.match(stored, '^%d+ (%d+%-%d+)')) then
@@ -62,17 +63,6 @@ if ARGV[7] then
   end
 end
 
-local least = tonumber(floor)
-for _, topic in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, ARGV[5])) do
-  local old = redis.call('HGET', KEYS[1], topic)
-  local last = old and string.match(old, '^(%d+) %S+ $')
-  if last then
-    least = math.max(least, tonumber(last))
-    redis.call('HDEL', KEYS[1], topic)
-    bytes = bytes + #topic + VALUE_BYTES
-  end
-  redis.call('ZREM', KEYS[3], topic)
-end
-least = string.format('%.0f', least)
-redis.call('HSET', KEYS[1], '', total and write_floor(least .. '.0', total - bytes) or least)
+local least, freed = forget_removals(KEYS[1], KEYS[3], KEYS[5], now, ARGV[5], floor)
+redis.call('HSET', KEYS[1], '', total and write_floor(least .. '.0', total - bytes - freed) or least)
 return {tonumber(version), event, '0'}
