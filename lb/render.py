@@ -17,6 +17,9 @@ CONNECT_PATH: Final = "/v1/connect"
 PUBLISH_PATH: Final = "/v1/publish"
 """Where back ends publish."""
 
+SEND_PATH: Final = "/v1/send"
+"""Where back ends send to queues."""
+
 VALUES_PATH: Final = "/v1/values/"
 """Before the topics whose values back ends read."""
 HISTORY_PATH: Final = "/v1/history/"
@@ -58,6 +61,7 @@ def render(topology: Topology) -> str:
         backend=BACKEND,
         connect_path=CONNECT_PATH,
         publish_path=PUBLISH_PATH,
+        send_path=SEND_PATH,
         values_path=VALUES_PATH,
         history_path=HISTORY_PATH,
         health_path=HEALTH_PATH,

@@ -19,6 +19,8 @@ SEND: Final = "send"
 RECEIVE: Final = "receive"
 SETTLE: Final = "settle"
 READ: Final = "read history"
+CALL_PUBLISH: Final = "call publish"
+CALL_SEND: Final = "call send"
 RESUME_PREFIX: Final = "resume "
 """Begins the names of recoveries; the outcome follows."""
 
@@ -74,7 +76,7 @@ class Measured:
         requests: by name.
         tally: the rest.
         rate: publishes per second of one publisher, as planned.
-        publishers: how many were planned.
+        publishers: how many were planned, those that call by HTTP among them.
         user_errors: exceptions in the load generator itself.
         script_errors: steps of the scenario that could not be done, such as a node that did not drain.
         deployed: nodes that were drained and started again.
@@ -128,6 +130,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "receive_p99_ms": Figure("ms", "from when a message was due to when a consumer had it: the p99"),
     "settle_p99_ms": Figure("ms", "from when a message was settled to when that was confirmed: the p99"),
     "read_p99_ms": Figure("ms", "from when a page of a history was asked for to when it was there: the p99"),
+    "call_p99_ms": Figure("ms", "from when a publish or a send by HTTP was due to when it was answered: the p99"),
     "failure_ratio": Figure("", "failed requests of all requests, whatever their name"),
     "throughput_share": Figure("", "updates received, of those planned for the subscribed time"),
     "publish_share": Figure("", "publishes confirmed, of those planned for the time"),
@@ -185,6 +188,9 @@ def figures(measured: Measured) -> dict[str, float | None]:
         "receive_p99_ms": receive.quantile(_TAIL),
         "settle_p99_ms": requests.get(SETTLE, Requests()).quantile(_TAIL),
         "read_p99_ms": requests.get(READ, Requests()).quantile(_TAIL),
+        "call_p99_ms": Requests.together(requests.get(each, Requests()) for each in (CALL_PUBLISH, CALL_SEND)).quantile(
+            _TAIL
+        ),
         "failure_ratio": _share(everything.failures, everything.count),
         "throughput_share": _share(tally.updates, tally.subscribed_seconds * measured.publishers * measured.rate),
         "publish_share": _share(tally.published, tally.publishing_seconds * measured.rate),

@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from locust import events
+from locust import User, events
 from locust import log as locust_log
 from locust import stats as locust_stats
 from locust.argument_parser import LocustArgumentParser
 from locust.env import Environment
 from locust.runners import WorkerRunner
 
+from loadtests.call_users import CallerUser
 from loadtests.cluster import LocalCluster
 from loadtests.figures import Measured, figures
 from loadtests.greenlets import spawn
@@ -28,6 +29,7 @@ from loadtests.users import FlappingUser, PublisherUser, SubscriberUser
 from loadtests.verdict import as_html, make_console, put_into_report, show, write_json
 
 __all__ = [
+    "CallerUser",
     "ConsumerUser",
     "FlappingUser",
     "PublisherUser",
@@ -42,6 +44,7 @@ DEFAULT_PUBLISHERS: Final = 5
 DEFAULT_SENDERS: Final = 2
 DEFAULT_CONSUMERS: Final = 3
 DEFAULT_READERS: Final = 2
+DEFAULT_CALLERS: Final = 2
 DEFAULT_SECONDS: Final = 50.0
 """With the start of the stack and of locust, about a minute."""
 AS_THE_SCENARIO_SAYS: Final = -1
@@ -63,12 +66,13 @@ def add_options(parser: LocustArgumentParser) -> None:
         ("senders", DEFAULT_SENDERS, "send to a queue"),
         ("consumers", DEFAULT_CONSUMERS, "consume from it"),
         ("readers", DEFAULT_READERS, "read every event that is published"),
+        ("callers", DEFAULT_CALLERS, "publish and send by HTTP, without a session"),
     ):
         parser.add_argument(
             f"--{name}",
             type=int,
             default=AS_THE_SCENARIO_SAYS,
-            help=f"sessions that {what}; -1: {number} with the local stack, else none, as nothing is declared there",
+            help=f"users that {what}; -1: {number} with the local stack, else none, as nothing is declared there",
         )
     parser.add_argument(
         "--flapping", type=int, default=AS_THE_SCENARIO_SAYS, help="sessions on a bad network; -1: the scenario's own"
@@ -108,6 +112,7 @@ class LoadTest:
         self._play: Play | None = None
         self._verdict: Verdict | None = None
         self._began = False
+        self._callers = 0
 
     def listen(self) -> None:
         """Take part in what locust does."""
@@ -138,12 +143,15 @@ class LoadTest:
         PublisherUser.rate, PublisherUser.value_bytes = options.publish_rate, options.value_bytes
         FlappingUser.cut_every = options.cut_every
         SenderUser.rate, SenderUser.value_bytes = options.publish_rate, options.value_bytes
-        fixed = {
+        CallerUser.rate, CallerUser.value_bytes = options.publish_rate, options.value_bytes
+        self._callers = self._declared(options.callers, DEFAULT_CALLERS)
+        fixed: dict[type[User], int] = {
             PublisherUser: options.publishers,
             FlappingUser: flapping,
             SenderUser: self._declared(options.senders, DEFAULT_SENDERS),
             ConsumerUser: self._declared(options.consumers, DEFAULT_CONSUMERS),
             ReaderUser: self._declared(options.readers, DEFAULT_READERS),
+            CallerUser: self._callers,
         }
         for kind, number in fixed.items():
             kind.fixed_count = number
@@ -203,7 +211,7 @@ class LoadTest:
                 requests=request_counts(self._environment.stats),
                 tally=self._recorder.total(),
                 rate=options.publish_rate,
-                publishers=options.publishers,
+                publishers=options.publishers + self._callers,
                 user_errors=errors + bool(locust_log.unhandled_greenlet_exception),
                 script_errors=0 if stage is None else len(stage.errors),
                 deployed=0 if stage is None else stage.deployed,

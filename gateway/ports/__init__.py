@@ -21,6 +21,7 @@ from gateway.ports.call_keys import CALL_KEY_SECONDS, CallKeyStore
 from gateway.ports.calls import (
     HISTORY_PATH,
     PUBLISH_PATH,
+    SEND_PATH,
     VALUES_PATH,
     AdmittedCall,
     Call,
@@ -245,6 +246,7 @@ __all__ = [
     "NO_TRACER",
     "PUBLISHED_HERE",
     "PUBLISH_PATH",
+    "SEND_PATH",
     "SETTLE_MOST",
     "STAGED_BYTES",
     "TERMS_OF_A_GENERATION",

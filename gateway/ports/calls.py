@@ -15,6 +15,9 @@ from gateway.core.wire.errors import GatewayError
 PUBLISH_PATH = "/v1/publish"
 """Sets topics."""
 
+SEND_PATH = "/v1/send"
+"""Sends to queues."""
+
 VALUES_PATH = "/v1/values/"
 """Before a topic: reads its value."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
 from tests.support.faults import eventually
 from tests.support.stack import cluster
+from tests.support.times import PATIENCE, time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
@@ -24,18 +26,20 @@ KILLS: Final = {50: "n1", 120: "n2"}
 
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 TOPIC: Final = "calls/numbers"
+QUEUE: Final = "calls/work"
+QUEUES: Final = f'[[destination]]\npath = "{QUEUE}"\nkind = "queue"\n'
 HISTORY: Final = f'[[destination]]\nselector = "{TOPIC}"\nkind = "history"\ncount = {10 * CALLS}\n'
 HEADERS: Final = {"Authorization": "Basic " + base64.b64encode(b"service:").decode()}
 
 
-async def publish(http: aiohttp.ClientSession, url: str, number: int) -> tuple[dict[str, Any], int]:
-    """Publish a number as the how-to says; returns the answer, and how often the call was made."""
+async def repeat(http: aiohttp.ClientSession, url: str, number: int, body: object) -> tuple[dict[str, Any], int]:
+    """Make a call until it is answered, as the how-to says; returns the answer, and how often it was made."""
     headers = {**HEADERS, "Idempotency-Key": f"number-{number}"}
     tries = 0
     while True:
         tries += 1
         try:
-            async with http.post(url, json={"topic": TOPIC, "value": number}, headers=headers) as answer:
+            async with http.post(url, json=body, headers=headers) as answer:
                 if answer.status == 200:
                     return await answer.json(), tries
                 assert answer.status in TRY_AGAIN, await answer.text()
@@ -53,7 +57,7 @@ async def test_each_key_is_executed_once_while_nodes_are_killed(tmp_path: Path, 
         async with await connect(stack.url, principal="reader") as session:
             stream = await session.subscribe(TOPIC)
             reading = asyncio.create_task(_read(stream, seen))
-            answers = await _call(stack)
+            answers = await _call(stack, "/v1/publish", lambda number: {"topic": TOPIC, "value": number})
             await eventually(lambda: len(seen) >= CALLS, "every number has come")
             reading.cancel()
         assert seen == list(range(CALLS)), "once each, and in order"
@@ -65,20 +69,51 @@ async def test_each_key_is_executed_once_while_nodes_are_killed(tmp_path: Path, 
         figures(f"{CALLS} calls asked {asked} times over {len(KILLS)} kills, {repeated} told of an execution before")
 
 
-async def _call(stack: Stack) -> list[tuple[dict[str, Any], int]]:
-    url = f"{stack.url.replace('ws', 'http', 1).removesuffix('/v1/connect')}/v1/publish"
+@pytest.mark.promise("P5", "P15")
+async def test_each_message_is_sent_once_for_its_key_while_nodes_are_killed(tmp_path: Path, figures: Figures) -> None:
+    destinations = tmp_path / "destinations.toml"
+    destinations.write_text(QUEUES)
+    async with cluster(tmp_path / "run", destinations=destinations) as stack:
+        answers = await _call(stack, "/v1/send", lambda number: {"queue": QUEUE, "value": number})
+        ids = [answer["message"] for answer, _ in answers]
+        assert ids == sorted(set(ids))
+        async with await connect(stack.url, principal="worker") as session:
+            consumer = await session.consume(QUEUE)
+            async with time_limit(PATIENCE):
+                messages = [await anext(consumer) for _ in range(CALLS)]
+            end = await repeat_at(stack, "/v1/send", CALLS, {"queue": QUEUE, "value": "end"})
+            async with time_limit(PATIENCE):
+                assert (await anext(consumer)).id == end["message"], "there is nothing besides"
+        assert [(each.id, each.value) for each in messages] == list(zip(ids, range(CALLS), strict=True))
+        asked = sum(tries for _, tries in answers)
+        repeated = sum("repeated" in answer for answer, _ in answers)
+        figures(f"{CALLS} sends asked {asked} times over {len(KILLS)} kills, {repeated} told of an execution before")
+
+
+async def repeat_at(stack: Stack, path: str, number: int, body: object) -> dict[str, Any]:
+    """Make one call until it is answered."""
+    async with aiohttp.ClientSession() as http:
+        return (await repeat(http, _url(stack, path), number, body))[0]
+
+
+def _url(stack: Stack, path: str) -> str:
+    return f"{stack.url.replace('ws', 'http', 1).removesuffix('/v1/connect')}{path}"
+
+
+async def _call(stack: Stack, path: str, body: Callable[[int], object]) -> list[tuple[dict[str, Any], int]]:
+    url = _url(stack, path)
     answers = []
     async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as kills:
         for number in range(CALLS):
             if (killed := KILLS.get(number)) is not None:
                 kills.create_task(stack.kill_node(killed))
-            answers.append(await publish(http, url, number))
+            answers.append(await repeat(http, url, number, body(number)))
     return answers
 
 
 async def _history(stack: Stack) -> list[object]:
     """Read all of the topic's history, through HAProxy."""
-    url = f"{stack.url.replace('ws', 'http', 1).removesuffix('/v1/connect')}/v1/history/{TOPIC}"
+    url = _url(stack, f"/v1/history/{TOPIC}")
     found: list[object] = []
     part: dict[str, Any] = {"after": "", "complete": False}
     async with aiohttp.ClientSession() as http:

@@ -74,7 +74,7 @@ async def load(folder: Path, scenario: str, *options: str) -> tuple[int, str, di
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadtests", "--scenario", scenario, "--port-base", str(base), "--nodes", str(NODES)),
         *("--subscribers", "10", "--publishers", "2", "--publish-rate", "10", "--slo", "slo.toml"),
-        *("--senders", "2", "--consumers", "3", "--readers", "2", *options),
+        *("--senders", "2", "--consumers", "3", "--readers", "2", "--callers", "2", *options),
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdin=asyncio.subprocess.DEVNULL,
@@ -118,6 +118,7 @@ async def test_a_rolling_deploy_meets_its_objectives(tmp_path: Path) -> None:
     assert figures["deliver_p99_ms"] is not None
     assert figures["redelivered"] == 0, "whoever is handed over keeps the messages that he holds"
     assert figures["read_p99_ms"] is not None
+    assert figures["call_p99_ms"] is not None
 
 
 async def test_a_node_that_hangs_is_noticed(tmp_path: Path) -> None:

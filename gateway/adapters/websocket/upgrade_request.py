@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import HISTORY_PATH, PUBLISH_PATH, VALUES_PATH, ConnectionRejected
+from gateway.ports import HISTORY_PATH, PUBLISH_PATH, SEND_PATH, VALUES_PATH, ConnectionRejected
 
 CONNECT_PATH: Final = "/v1/connect"
 """The path of WebSockets (protocol 1.1); all others of the client port are calls."""
@@ -54,7 +54,7 @@ _ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """Section 1.3: shows that whoever answers knows of WebSockets."""
 
 _PATH: Final = CONNECT_PATH.encode()
-_PUBLISH: Final = PUBLISH_PATH.encode()
+_WRITE: Final = frozenset({PUBLISH_PATH.encode(), SEND_PATH.encode()})
 _READ: Final = (VALUES_PATH.encode(), HISTORY_PATH.encode())
 _PROTOCOL: Final = SUBPROTOCOL.encode()
 _MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
@@ -245,7 +245,8 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
         raise Refusal(
             Why.PATH,
             HTTPStatus.NOT_FOUND,
-            f"there are only {CONNECT_PATH}, {PUBLISH_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
+            f"there are only {CONNECT_PATH}, {PUBLISH_PATH}, {SEND_PATH}, {VALUES_PATH}TOPIC and "
+            f"{HISTORY_PATH}SELECTOR here",
         )
     if request.method != b"GET":
         raise Refusal(Why.METHOD, HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket is opened with GET", {"Allow": "GET"})
@@ -285,7 +286,7 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
 def is_call(request: Request) -> bool:
     """Tell whether a request is a call, and does not open a WebSocket."""
     path = request.target.partition(b"?")[0]
-    return path == _PUBLISH or path.startswith(_READ)
+    return path in _WRITE or path.startswith(_READ)
 
 
 def accept_call(request: Request, origins: frozenset[str]) -> None:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.app.calls.callers import Caller, Callers, unavailable
+from gateway.app.calls.idempotency_keys import IdempotencyKeys
 from gateway.app.calls.publishing import CallPublishing
 from gateway.app.calls.reading import CallReading
+from gateway.app.calls.sending import CallSending
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.revocations import Revocations
 from gateway.catalogue import call_metrics as catalogue
-from gateway.ports import HISTORY_PATH, PUBLISH_PATH, VALUES_PATH, AdmittedCall, Call, CallAnswer, CallRefused
+from gateway.ports import (
+    HISTORY_PATH,
+    PUBLISH_PATH,
+    SEND_PATH,
+    VALUES_PATH,
+    AdmittedCall,
+    Call,
+    CallAnswer,
+    CallRefused,
+)
 
 JSON_TYPE: Final = "application/json"
 
@@ -28,7 +40,10 @@ MOST_BODIES: Final = 64 * 1024 * 1024
 MOST_OF_ONE: Final = MOST_BODIES // 4
 """Of one principal."""
 
-Execute = Callable[[bytes], Awaitable[CallAnswer]]
+Execute: TypeAlias = Callable[[bytes], Awaitable[CallAnswer]]
+
+ExecuteBody: TypeAlias = Callable[[Caller, bytes, str], Awaitable[CallAnswer]]
+"""Does what the body of a call asks for, under an idempotency key; empty for none."""
 
 
 class _Admitted:
@@ -74,7 +89,9 @@ class NodeCalls:
     ) -> None:
         self._metrics = context.metrics
         self._callers = Callers(context, authentication, authorisation, revocations)
-        self._publishing = CallPublishing(context, self._callers, authorisation)
+        keys = IdempotencyKeys(context)
+        self._publishing = CallPublishing(context, self._callers, keys, authorisation)
+        self._sending = CallSending(context, self._callers, keys, authorisation)
         self._reading = CallReading(context, authorisation, pages)
         self._body_bytes = context.parameters.limits.message_bytes
         self._held: dict[str, int] = {}
@@ -90,19 +107,23 @@ class NodeCalls:
         if call.path == PUBLISH_PATH:
             _check_method(call, "POST")
             _check_type(call.headers.get("content-type", ""))
-            return self._prepare_publish
+            return partial(self._prepare_body, self._publishing.execute)
+        if call.path == SEND_PATH:
+            _check_method(call, "POST")
+            _check_type(call.headers.get("content-type", ""))
+            return partial(self._prepare_body, self._sending.execute)
         if call.path.startswith((VALUES_PATH, HISTORY_PATH)):
             _check_method(call, "GET")
             return self._prepare_read
         raise CallRefused(
             HTTPStatus.NOT_FOUND,
             "no_such_page",
-            f"there are {PUBLISH_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
+            f"there are {PUBLISH_PATH}, {SEND_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
         )
 
-    # --- Publish ------------------------------------------------------------------------------------------------------
+    # --- Publish and send ---------------------------------------------------------------------------------------------
 
-    def _prepare_publish(self, call: Call, caller: Caller) -> AdmittedCall:
+    def _prepare_body(self, do: ExecuteBody, call: Call, caller: Caller) -> AdmittedCall:
         key = call.headers.get("idempotency-key", "").strip()
         if len(key) > LONGEST_KEY:
             raise CallRefused(
@@ -123,7 +144,7 @@ class NodeCalls:
         self._hold(caller.principal, wanted)
 
         async def execute(body: bytes) -> CallAnswer:
-            answer = await self._publishing.execute(caller, body, key)
+            answer = await do(caller, body, key)
             self._metrics.add(catalogue.CALLS, label="answered")
             return answer
 

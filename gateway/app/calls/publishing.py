@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
-from hashlib import sha256
 from http import HTTPStatus
 from typing import Final, TypeAlias
 
 from gateway.app.calls.callers import Caller, Callers, unavailable
+from gateway.app.calls.idempotency_keys import KEYED_PACKETS, REPEAT, IdempotencyKeys
 from gateway.app.calls.problems import refused
 from gateway.app.context import Context
 from gateway.app.requests.publish import too_large, topic_to_publish
@@ -16,14 +15,13 @@ from gateway.app.runtime.publisher_numbers import PublisherNumbers
 from gateway.app.security.authorisation import Authorisation
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.topics import shown
-from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
+from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire.codec.calls import Outcome, read_publishes, write_outcomes
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Publish
 from gateway.ports import (
     CallAnswer,
-    CallRefused,
     GridRefused,
     GridUnavailable,
     NotCreated,
@@ -34,18 +32,8 @@ from gateway.ports import (
     PublishResult,
 )
 
-KEYED_NAME: Final = "$call-"
-"""Begins the name under which a call with a key publishes: the same on every node."""
-
 NODE_NAME: Final = "$calls-"
 """Begins the name under which a node publishes for calls without a key."""
-
-KEYED_PACKETS: Final = 16
-"""Packets that a topic counts as in a call with a key, in place of one: the grid remembers what was published under the
-key for an hour, some 150 bytes a topic."""
-
-_NAME_BYTES: Final = 16
-"""Of the digest in a name: as many as a session id has."""
 
 _Value: TypeAlias = tuple[TopicPath, bytes]
 """A topic, and the value that it gets."""
@@ -57,10 +45,11 @@ class CallPublishing:
     Args:
         context: of the node.
         callers: charges them.
+        keys: of those that have one.
         authorisation: judges them.
     """
 
-    def __init__(self, context: Context, callers: Callers, authorisation: Authorisation) -> None:
+    def __init__(self, context: Context, callers: Callers, keys: IdempotencyKeys, authorisation: Authorisation) -> None:
         self._me = context.me
         self._parameters = context.parameters
         self._limits = context.limits
@@ -69,6 +58,7 @@ class CallPublishing:
         self._destinations = context.destinations
         self._grid = context.grid
         self._callers = callers
+        self._keys = keys
         self._authorisation = authorisation
         self._numbers = PublisherNumbers(f"{NODE_NAME}{context.me}", context.me)
 
@@ -93,31 +83,17 @@ class CallPublishing:
         self._callers.charge(caller, len(values) * (KEYED_PACKETS if key else 1), read=len(body), published=size)
         try:
             if key:
-                results = await self._publish_once(caller, body, key, values)
+                ownership = await self._keys.bind(caller, key, body)
+                results = await self._grid.topics.publish(
+                    self._commands(caller, ownership, RequestNumber(0), 1, values)
+                )
             else:
                 with self._numbers.take(len(values)) as (numbers, settled):
                     commands = self._commands(caller, self._numbers.ownership, settled, numbers.start, values)
                     results = await self._grid.topics.publish(commands)
         except GridUnavailable:
-            what = "repeat the call with the same key" if key else "give a call an Idempotency-Key to repeat it safely"
-            raise unavailable(f"the grid is unreachable; some may have been published: {what}") from None
+            raise unavailable(f"the grid is unreachable; some may have been published: {REPEAT[bool(key)]}") from None
         return self._answer(caller, values, results, as_list=as_list)
-
-    async def _publish_once(
-        self, caller: Caller, body: bytes, key: str, values: Sequence[_Value]
-    ) -> list[PublishResult]:
-        name = _digest(caller.principal.encode(), key.encode())
-        publisher = SessionId(KEYED_NAME + base64.urlsafe_b64encode(name).decode().rstrip("="))
-        fingerprint = base64.urlsafe_b64encode(_digest(body))
-        if await self._grid.call_keys.bind(publisher, fingerprint) != fingerprint:
-            raise CallRefused(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                "key_used",
-                "another body came with this Idempotency-Key within the last hour; nothing was published. Repeat a "
-                "call with the very same body, and give each other call a key of its own",
-            )
-        ownership = Ownership(publisher, self._me, Epoch(1))
-        return await self._grid.topics.publish(self._commands(caller, ownership, RequestNumber(0), 1, values))
 
     def _judge(self, caller: Caller, publish: Publish, place: int | None) -> _Value:
         where = "" if place is None else f"publish[{place}]: "
@@ -188,12 +164,3 @@ class CallPublishing:
             case _:
                 raise AssertionError(f"a publisher that is no session was fenced off from {shown(topic)}")
         return Outcome(topic, code=code, message=str(error))
-
-
-def _digest(*parts: bytes) -> bytes:
-    """Digest parts so that no two lists of them have the same digest."""
-    digest = sha256()
-    for each in parts:
-        digest.update(b"%d:" % len(each))
-        digest.update(each)
-    return digest.digest()[:_NAME_BYTES]

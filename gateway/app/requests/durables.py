@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.registry.fenced_store import FencedStore
-from gateway.app.requests.queueing import bounds_of
+from gateway.app.requests.messages import bounds_of
 from gateway.app.requests.turns import Turns
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session

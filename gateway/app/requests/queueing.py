@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -12,20 +12,19 @@ from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.consumers import Consumers
+from gateway.app.requests.messages import LONGEST_DELAY, MessageRules, bounds_of, no_queue
 from gateway.app.requests.shared_feeder import SharedFeeder
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.consumer import Terms
 from gateway.app.session.session import Session
 from gateway.catalogue import queue_metrics as catalogue
-from gateway.core.destinations.limits import SECONDS_PER_DAY, QueueLimits, WhenFull
-from gateway.core.destinations.reserved import RESERVED_LIMITS, SHARED, TEMPORARY, may_consume, temporary_queue
+from gateway.core.destinations.reserved import RESERVED_LIMITS, TEMPORARY, may_consume, temporary_queue
 from gateway.core.session.pending import Work as Asked
 from gateway.core.session.server_session import number_used
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.topics.work import Work
 from gateway.core.types import DeliveryTag, TopicPath
-from gateway.core.wire.codec import json_text
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import (
@@ -47,8 +46,6 @@ from gateway.ports import (
     Fenced,
     GridRefused,
     NotDeclared,
-    Overflow,
-    QueueBounds,
     QueueFull,
     SendCommand,
     SendResult,
@@ -62,13 +59,6 @@ from gateway.ports import (
 MOST_QUEUES: Final = 100
 """Queues that one session may consume from: each is looked at whenever its client acknowledges something (P20)."""
 
-LONGEST_DELAY: Final = 366 * SECONDS_PER_DAY
-"""Longest delay and life of a message, in seconds, as of what a queue says of them."""
-
-MOST_HEADERS: Final = 32
-HEADER_BYTES: Final = 4 * 1024
-"""Headers of a message, and bytes of all of them as JSON: what tells what to do with it, and not what it is about."""
-
 MOST_TEMPORARY: Final = 100
 """Temporary queues of one session: one for answers, and some for what it does at a time (P20)."""
 
@@ -77,21 +67,6 @@ STEPS_PER_PACKET: Final = 20
 
 NAMED: Final = 10
 """Messages that a refusal names; more make it no clearer."""
-
-
-def bounds_of(limits: QueueLimits) -> QueueBounds:
-    """Tell what the grid is told of a queue."""
-    return QueueBounds(
-        messages=limits.count,
-        size=limits.bytes,
-        overflow=Overflow.DROP_OLDEST if limits.full is WhenFull.DROP_OLDEST else Overflow.REFUSE,
-        deliveries=limits.deliveries,
-        ack_within=limits.ack_within or 0.0,
-        exclusive=limits.exclusive,
-        dead=limits.dead_count,
-        dead_size=limits.bytes,
-        dead_age=limits.dead_age,
-    )
 
 
 class Queueing:
@@ -125,6 +100,7 @@ class Queueing:
         self._destinations = context.destinations
         self._store = store
         self._authorisation = authorisation
+        self._rules = MessageRules(context, authorisation)
         replicas = sessions.delivery.replicas
         self.feeder = SharedFeeder(context, store, pages, replicas, bounds_of(RESERVED_LIMITS))
         self.consumers = Consumers(context, store, sessions, self.feeder)
@@ -191,31 +167,11 @@ class Queueing:
         Raises:
             RequestRefused: it cannot be sent.
         """
-        queue, limits = self._checked_send(session, request)
-        return StagedSend(
-            queue=queue,
-            value=request.value,
-            headers=_headers(request.headers),
-            bounds=bounds_of(limits),
-            delay=request.delay,
-            expires=_life(request, limits),
-        )
-
-    def _checked_send(self, session: Session, request: Send) -> tuple[TopicPath, QueueLimits]:
-        queue, limits = self._find(request.queue)
-        largest = self._parameters.limits.value_bytes
-        if len(request.value) > largest:
-            raise RequestRefused(
-                f"the value has {len(request.value)} bytes; limits.value_bytes is {largest}",
-                code=ErrorCode.VALUE_TOO_LARGE,
-            )
-        self._authorisation.check_send(session, queue)
-        if request.delay > LONGEST_DELAY or _life(request, limits) > LONGEST_DELAY or request.expires == 0:
-            raise RequestRefused("delay and expires are seconds, of a year at most, and expires is above 0")
-        return queue, limits
+        queue, headers, bounds, expires = self._rules.check(session, request)
+        return StagedSend(queue, request.value, headers, bounds, request.delay, expires)
 
     def _command(self, session: Session, request: Send, touched: set[int]) -> SendCommand:
-        queue, limits = self._checked_send(session, request)
+        queue, headers, bounds, expires = self._rules.check(session, request)
         partition = topic_partition(queue, self._parameters.topic_depth)
         known = session.publish_partitions | touched
         if partition not in known:
@@ -227,10 +183,10 @@ class Queueing:
             settled=session.settled(),
             queue=queue,
             value=request.value,
-            headers=_headers(request.headers),
-            bounds=bounds_of(limits),
+            headers=headers,
+            bounds=bounds,
             delay=request.delay,
-            expires=_life(request, limits),
+            expires=expires,
             stored=self._store.replicated,
         )
 
@@ -264,7 +220,7 @@ class Queueing:
 
     def _decline_send(self, session: Session, request: Send, result: NotDeclared | QueueFull) -> None:
         if isinstance(result, NotDeclared):
-            session.decline(request.request, _no_queue(result.queue))
+            session.decline(request.request, no_queue(result.queue))
             return
         self._metrics.add(catalogue.QUEUE_SENDS, label="full")
         why = f"the queue {shown(request.queue)} is full; the message was not sent"
@@ -284,7 +240,7 @@ class Queueing:
             RequestRefused: it may not.
             Outdated, SessionLost, GridUnavailable: as of ``send``.
         """
-        queue, limits = self._find(request.queue, consumes=True)
+        queue, limits = self._rules.find(request.queue, consumes=True)
         if QUEUES not in session.supports:
             raise RequestRefused(f"a client that consumes names {QUEUES!r} in 'supports' of its hello and resume")
         if not self._store.replicated:
@@ -302,7 +258,7 @@ class Queueing:
         terms = Terms(request.mode, min(request.credit, MOST_CREDIT), bounds_of(limits))
         refused = await self.consumers.attach(session, queue, terms)
         if refused is AttachRefused.ABSENT:
-            raise _no_queue(queue)
+            raise no_queue(queue)
         if refused is not None:
             what = "consumers" if refused is AttachRefused.CONSUMERS else "queues beside it"
             raise RequestRefused(
@@ -452,16 +408,6 @@ class Queueing:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _find(self, name: str, *, consumes: bool = False) -> tuple[TopicPath, QueueLimits]:
-        queue = parse_topic(name)
-        limits = self._destinations.queue(queue)
-        if is_reserved(queue):
-            is_known = queue.startswith(TEMPORARY) or (consumes and queue.startswith(SHARED))
-            limits = RESERVED_LIMITS if is_known else None
-        if limits is None:
-            raise _no_queue(queue)
-        return queue, limits
-
     async def _prepare(self, session: Session, queue: TopicPath) -> None:
         """Write ahead that the session leaves something in the queue's partition (P7)."""
         partition = topic_partition(queue, self._parameters.topic_depth)
@@ -472,32 +418,6 @@ class Queueing:
                 await self._store.prepare(session, {partition})
             finally:
                 self._limits.recount(session)
-
-
-def _no_queue(queue: TopicPath) -> RequestRefused:
-    return RequestRefused(f"there is no queue {shown(queue)}", code=ErrorCode.NO_SUCH_QUEUE)
-
-
-def _life(request: Send, limits: QueueLimits) -> float:
-    """Tell after how many seconds a message expires; 0 for never."""
-    return (limits.expires if request.expires is None else request.expires) or 0.0
-
-
-def _headers(headers: Mapping[str, str]) -> bytes:
-    """Encode the headers of a message; nothing for none.
-
-    Raises:
-        RequestRefused: there are too many, or they are too long.
-    """
-    if not headers:
-        return b""
-    text = json_text(dict(headers))
-    if len(headers) > MOST_HEADERS or len(text) > HEADER_BYTES:
-        raise RequestRefused(
-            f"a message has {MOST_HEADERS} headers at most, of {HEADER_BYTES} bytes of JSON together",
-            code=ErrorCode.VALUE_TOO_LARGE,
-        )
-    return text
 
 
 def _steps(run: Sequence[Settle]) -> Iterator[list[Settle]]:

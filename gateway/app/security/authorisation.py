@@ -169,13 +169,13 @@ class Authorisation:
             self._metrics.add(catalogue.FORBIDDEN, label="select")
             raise _forbidden(f"you may not select {shown(topic)}")
 
-    def check_send(self, session: Session, queue: TopicPath) -> None:
+    def check_send(self, subject: Subject, queue: TopicPath) -> None:
         """Let pass a message for a queue.
 
         Raises:
-            RequestRefused: the session may not send to the queue.
+            RequestRefused: the subject may not send to the queue.
         """
-        permissions = session.permissions
+        permissions = subject.permissions
         # Only those know its path whom its session has told.
         if not (permissions.send if queue.startswith(TEMPORARY) else permissions.may_send(queue)):
             self._metrics.add(catalogue.FORBIDDEN, label="send")

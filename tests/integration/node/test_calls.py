@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,32 +19,10 @@ from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.topics.selectors import parse_selector
-from gateway.ports import HISTORY_PATH, PUBLISH_PATH, VALUES_PATH
+from gateway.ports import HISTORY_PATH, PUBLISH_PATH, SEND_PATH, VALUES_PATH
+from tests.support.http_calls import ALICE, call
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.redis_server import RedisServer
-
-ALICE = {"Authorization": "Basic " + base64.b64encode(b"alice:").decode()}
-"""Credentials where authentication is anonymous: a name is enough."""
-
-Answer = tuple[int, dict[str, Any], Mapping[str, str]]
-
-
-async def call(
-    node: TestNode,
-    method: str = "POST",
-    path: str = "/v1/publish",
-    *,
-    body: object = None,
-    data: bytes | None = None,
-    headers: Mapping[str, str] = ALICE,
-) -> Answer:
-    """Make one call; returns status, content and headers."""
-    url = node.url.replace("/v1/connect", path)
-    if body is not None:
-        data = json.dumps(body).encode()
-    sent = {"Content-Type": "application/json", **headers} if data is not None else dict(headers)
-    async with aiohttp.ClientSession() as http, http.request(method, url, data=data, headers=sent) as answer:
-        return answer.status, json.loads(await answer.read()), answer.headers
 
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
@@ -410,7 +388,12 @@ async def test_who_may_not_select_topics_cannot_read_their_history() -> None:
 def test_the_description_for_programs_and_the_page_list_the_same_statuses() -> None:
     folder = Path(__file__).resolve().parents[3] / "docs" / "reference"
     described = json.loads((folder / "client-api.json").read_text())
-    assert set(described["paths"]) == {PUBLISH_PATH, f"{VALUES_PATH}{{topic}}", f"{HISTORY_PATH}{{selector}}"}
+    assert set(described["paths"]) == {
+        PUBLISH_PATH,
+        SEND_PATH,
+        f"{VALUES_PATH}{{topic}}",
+        f"{HISTORY_PATH}{{selector}}",
+    }
     statuses = {
         int(status) for path in described["paths"].values() for each in path.values() for status in each["responses"]
     }

@@ -64,18 +64,40 @@ def read_publishes(body: bytes) -> tuple[list[Publish], bool]:
     Raises:
         RequestRefused: the message says what is wrong, and where.
     """
+    items, as_list = read_items(body, LIST, '{"topic": …, "value": …}', MOST_PUBLISHES)
+    return [
+        _publish(each, place + 1, f"{LIST}[{place}]: " if as_list else "", len(body))
+        for place, each in enumerate(items)
+    ], as_list
+
+
+def read_items(body: bytes, name: str, example: str, most: int) -> tuple[list[object], bool]:
+    """Read a body that asks for one thing, or has a list of such things as its only member.
+
+    Args:
+        body: of the call.
+        name: of that member.
+        example: how one thing looks, for people.
+        most: things in a list.
+
+    Returns:
+        The things, not looked at; and whether the body holds a list of them.
+
+    Raises:
+        RequestRefused: the message says what is wrong.
+    """
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RequestRefused(f"the body is not JSON: {error}") from None
     if not isinstance(content, dict):
-        raise RequestRefused('the body must be an object, {"topic": …, "value": …} or {"publish": [ … ]}')
-    if LIST not in content:
-        return [_publish(content, 1, "", len(body))], False
-    items = content[LIST]
-    if len(content) > 1 or not isinstance(items, list) or not 0 < len(items) <= MOST_PUBLISHES:
-        raise RequestRefused(f"'{LIST}' must be alone in the body, and a list of 1 to {MOST_PUBLISHES} objects")
-    return [_publish(each, place + 1, f"{LIST}[{place}]: ", len(body)) for place, each in enumerate(items)], True
+        raise RequestRefused(f'the body must be an object, {example} or {{"{name}": [ … ]}}')
+    if name not in content:
+        return [content], False
+    items = content[name]
+    if len(content) > 1 or not isinstance(items, list) or not 0 < len(items) <= most:
+        raise RequestRefused(f"'{name}' must be alone in the body, and a list of 1 to {most} objects")
+    return items, True
 
 
 def _publish(item: object, number: int, where: str, size: int) -> Publish:

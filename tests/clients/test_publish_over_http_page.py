@@ -1,0 +1,55 @@
+"""The programs of the how-to about publishing and sending over HTTP, with curl, Python and Node.js, against a node."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from gateway.client import connect
+from tests.clients.driver import node_environment
+from tests.support.nodes import TestNode, declare_queues, running_node
+from tests.support.times import PATIENCE, time_limit
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "how-to" / "publish-over-http.md"
+BLOCK: Final = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
+PROGRAM: Final = {"sh": ("bash", "-e"), "python": (sys.executable,), "js": ("node",)}
+SUFFIX: Final = {"sh": ".sh", "python": ".py", "js": ".mjs"}
+
+
+async def run(node: TestNode, language: str, text: str, folder: Path) -> str:
+    """Run one program of the page against a node; returns what it prints."""
+    text = re.sub(r"^gateway admin .*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^curl ", "curl --silent --show-error --fail-with-body --globoff ", text, flags=re.MULTILINE)
+    file = folder / f"program{SUFFIX[language]}"
+    file.write_text(text.replace("http://127.0.0.1:18000", f"http://127.0.0.1:{node.gateway.port}"))
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM[language],
+        str(file),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=node_environment(),
+    )
+    async with time_limit(PATIENCE):
+        said, _ = await process.communicate()
+    assert process.returncode == 0, f"{text}\n{said.decode()}"
+    return said.decode()
+
+
+@pytest.mark.promise("P5")
+async def test_the_programs_of_the_page_run(tmp_path: Path) -> None:
+    blocks = BLOCK.findall(PAGE.read_text())
+    assert {language for language, _ in blocks} == set(PROGRAM)
+    async with running_node() as node, await connect(node.url, principal="worker") as session:
+        await declare_queues(node, "orders/new")
+        orders = await session.subscribe("orders/7")
+        said = [await run(node, language, text, tmp_path) for language, text in blocks]
+        async with time_limit(PATIENCE):
+            assert [(await anext(orders)).value for _ in range(2)] == [{"state": "paid"}, {"state": "shipped"}]
+            consumer = await session.consume("orders/new")
+            assert [(await anext(consumer)).value for _ in range(2)] == [{"order": 7}, {"order": 8}]
+    assert any('"value":{"state":"paid"}' in each for each in said), said
