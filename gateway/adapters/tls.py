@@ -6,7 +6,7 @@ Nothing of a new set of files is in force before all of it was found good. Conne
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from ssl import (
@@ -23,6 +23,7 @@ from ssl import (
 from typing import Final, Protocol
 
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes
 
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -45,6 +46,9 @@ ALPN: Final = ("http/1.1",)
 
 LINK_ALPN: Final = ("gateway-link",)
 """Of links between nodes."""
+
+ZONE_ALPN: Final = ("gateway-zone",)
+"""Of links between clusters."""
 
 
 class CertificateError(GatewayError):
@@ -126,40 +130,45 @@ class ServerTls:
         return CertificateError(f"{self._key}: is no key in PEM for {self._certificate} ({_reason(error)})")
 
 
-class LinkTls:
-    """What a node needs to speak TLS with other nodes, in both roles: each side shows a certificate of the authority.
+class MutualTls:
+    """What a port needs to speak TLS in both roles with others of this project: each side shows a certificate.
 
-    Only TLS 1.3: both ends are of this project. Names are not compared with addresses; who makes a link compares the
-    names in the certificate with the name of the node.
+    Only TLS 1.3: both ends are of this project. Names are not compared with addresses; whoever makes a link finds out
+    by itself who is at the other end.
 
     Args:
-        node: name of this node, for which the certificate must be.
         certificate: PEM, as for ``ServerTls``.
         key: PEM, without a passphrase; None if it stands in the file of the certificate.
-        ca: PEM of the authorities that vouch for nodes.
+        ca: PEM of the authorities that vouch for the others.
+        alpn: protocols that are spoken.
 
     Raises:
         CertificateError: they cannot be used.
     """
 
-    def __init__(self, node: str, certificate: Path, *, key: Path | None, ca: Path) -> None:
-        self._node = node
+    def __init__(self, certificate: Path, *, key: Path | None, ca: Path, alpn: Sequence[str]) -> None:
         self._certificate = certificate
         self._key = key or certificate
         self._ca = ca
-        self._files, self._dialing = self._load()
+        self._alpn = list(alpn)
+        self._files, self._dialing, self._fingerprint = self._load()
 
     @property
     def expires(self) -> float:
         """When the certificate expires, in seconds since 1970."""
         return self._files.expires
 
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate, in lower-case hexadecimal."""
+        return self._fingerprint
+
     def accepting(self) -> SSLContext:
-        """Tell how to speak TLS with a node that connects now."""
+        """Tell how to speak TLS with somebody who connects now."""
         return self._files.context()
 
     def dialing(self) -> SSLContext:
-        """Tell how to speak TLS with a node that is dialled now."""
+        """Tell how to speak TLS with somebody who is dialled now."""
         return self._dialing
 
     def reload(self) -> None:
@@ -168,24 +177,65 @@ class LinkTls:
         Raises:
             CertificateError: they cannot be used; what was in force stays so.
         """
-        self._files, self._dialing = self._load()
+        self._files, self._dialing, self._fingerprint = self._load()
 
-    def _load(self) -> tuple[ServerTls, SSLContext]:
+    def _load(self) -> tuple[ServerTls, SSLContext, str]:
         files = ServerTls(self._certificate, key=self._key, client_ca=self._ca)
-        names = node_names(self._certificate)
-        if self._node not in names:
-            raise CertificateError(
-                f"{self._certificate}: the certificate is for {', '.join(sorted(names)) or 'no node'}, and this node "
-                f"is {self._node}; make one with gateway keys link {self._node}"
-            )
         dialing = SSLContext(PROTOCOL_TLS_CLIENT)
         dialing.check_hostname = False
         dialing.load_cert_chain(self._certificate, self._key, password=_refuse_to_ask)
         dialing.load_verify_locations(self._ca)
         for context in (files.context(), dialing):
             context.minimum_version = TLSVersion.TLSv1_3
-            context.set_alpn_protocols(list(LINK_ALPN))
-        return files, dialing
+            context.set_alpn_protocols(self._alpn)
+        shown = x509.load_pem_x509_certificates(self._certificate.read_bytes())[0]
+        return files, dialing, shown.fingerprint(hashes.SHA256()).hex()
+
+
+class LinkTls(MutualTls):
+    """What a node needs to speak TLS with other nodes of its cluster.
+
+    Who makes a link compares the names in the certificate with the name of the node.
+
+    Args:
+        node: name of this node, for which the certificate must be.
+        certificate: as for ``MutualTls``.
+        key: likewise.
+        ca: likewise.
+
+    Raises:
+        CertificateError: they cannot be used.
+    """
+
+    def __init__(self, node: str, certificate: Path, *, key: Path | None, ca: Path) -> None:
+        self._node = node
+        super().__init__(certificate, key=key, ca=ca, alpn=LINK_ALPN)
+
+    def _load(self) -> tuple[ServerTls, SSLContext, str]:
+        loaded = super()._load()
+        names = node_names(self._certificate)
+        if self._node not in names:
+            raise CertificateError(
+                f"{self._certificate}: the certificate is for {', '.join(sorted(names)) or 'no node'}, and this node "
+                f"is {self._node}; make one with gateway keys link {self._node}"
+            )
+        return loaded
+
+
+class ZoneTls(MutualTls):
+    """What a node needs to speak TLS with other clusters, which know its certificate by its fingerprint.
+
+    Args:
+        certificate: as for ``MutualTls``.
+        key: likewise.
+        ca: likewise.
+
+    Raises:
+        CertificateError: they cannot be used.
+    """
+
+    def __init__(self, certificate: Path, *, key: Path | None, ca: Path) -> None:
+        super().__init__(certificate, key=key, ca=ca, alpn=ZONE_ALPN)
 
 
 def node_names(certificate: Path) -> frozenset[str]:
@@ -259,19 +309,29 @@ class TlsPorts:
     Args:
         ports: by name; the names are those of the metric's label.
         links: of links to other nodes, if they speak TLS.
+        zones: of links to other clusters, if there are any.
         metrics: where it can be read when their certificates expire.
         log: where it is told what a reload has done.
 
     Attributes:
         links: as given.
+        zones: as given.
     """
 
     def __init__(
-        self, ports: Mapping[str, ServerTls], *, links: LinkTls | None = None, metrics: Metrics, log: EventLog
+        self,
+        ports: Mapping[str, ServerTls],
+        *,
+        links: LinkTls | None = None,
+        zones: ZoneTls | None = None,
+        metrics: Metrics,
+        log: EventLog,
     ) -> None:
         self._servers = dict(ports)
         self.links = links
-        self._ports: dict[str, PortTls] = {**ports, **({} if links is None else {"links": links})}
+        self.zones = zones
+        mutual = {"links": links, "zones": zones}
+        self._ports: dict[str, PortTls] = {**ports, **{name: tls for name, tls in mutual.items() if tls is not None}}
         self._log = log
         for name, tls in self._ports.items():
             metrics.watch(catalogue.CERTIFICATE_EXPIRY, lambda tls=tls: tls.expires, label=name)  # type: ignore[misc]

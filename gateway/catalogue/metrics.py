@@ -21,6 +21,7 @@ from gateway.catalogue import (
     takeover_metrics,
     topology_metrics,
     transaction_metrics,
+    zone_link_metrics,
 )
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
@@ -535,7 +536,7 @@ CERTIFICATE_EXPIRY = Metric(
     Kind.GAUGE,
     "When the certificate of a port that speaks TLS expires, in seconds since 1970; 0 if it speaks none.",
     "port",
-    ("clients", "admin", "links"),
+    ("clients", "admin", "links", "zones"),
 )
 
 METRICS: Final[tuple[Metric, ...]] = tuple(
@@ -553,6 +554,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(call_metrics),
         vars(takeover_metrics),
         vars(transaction_metrics),
+        vars(zone_link_metrics),
     )
     for each in list(module.values())
     if isinstance(each, Metric)

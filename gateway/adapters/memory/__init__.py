@@ -9,6 +9,7 @@ from gateway.adapters.memory.loopback import LoopbackConnection
 from gateway.adapters.memory.peers import MemoryPeerLinks, MemoryPeerNetwork
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stand_ins import MadeUpMemory, MemoryEventLog, MemoryMetrics, OpenAdmission
+from gateway.adapters.memory.zone_links import MemoryZoneLinks, MemoryZoneNetwork
 
 __all__ = [
     "LoopbackConnection",
@@ -19,5 +20,7 @@ __all__ = [
     "MemoryMetrics",
     "MemoryPeerLinks",
     "MemoryPeerNetwork",
+    "MemoryZoneLinks",
+    "MemoryZoneNetwork",
     "OpenAdmission",
 ]

@@ -13,8 +13,8 @@ from math import nan
 from ssl import SSLContext, SSLError
 from typing import Final, Protocol
 
+from gateway.adapters.acceptor import Acceptor
 from gateway.adapters.known_runs import KnownRuns
-from gateway.adapters.peers.acceptor import Acceptor
 from gateway.adapters.peers.dialer import Dialer
 from gateway.adapters.peers.frames import FRAME_BYTES, PROTOCOLS
 from gateway.adapters.peers.greeting import NotGreeted, Stranger, check_expected, check_hello

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.adapters.acceptor import STRANGERS
 from gateway.adapters.peers import links as adapter
-from gateway.adapters.peers.acceptor import STRANGERS
 from gateway.adapters.peers.frames import FRAME_BYTES, FrameType
 from gateway.adapters.peers.link import FRAME_BURST, FRAME_RATE, IDLE_BURST, TURN_FRAMES
 from gateway.adapters.peers.messages import MOST_UNFINISHED, question_body, record_body
