@@ -9,7 +9,8 @@ from typing import Final
 
 import orjson
 
-from gateway.adapters.peers import acceptor, dialer, link, links
+from gateway.adapters import acceptor
+from gateway.adapters.peers import dialer, link, links
 from gateway.adapters.peers.frames import (
     FRAME_BYTES,
     HELLO_BYTES,

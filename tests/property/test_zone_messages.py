@@ -273,7 +273,7 @@ def test_a_cursor_never_passes_what_is_under_way(steps: list[tuple[str, int]]) -
 
 
 @pytest.mark.parametrize(("size", "events", "has_room"), [(99, 9, True), (500, 1, False), (1, 10, False)])
-def test_a_window_has_room_until_it_is_full(size: int, events: int, has_room: bool) -> None:  # noqa: FBT001
+def test_a_window_has_room_until_it_is_full(size: int, events: int, has_room: bool) -> None:
     window = SendWindow(size=100, events=10)
     window.sent(size, events, 0)
     assert window.has_room is has_room
