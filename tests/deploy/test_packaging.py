@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -367,3 +368,42 @@ def test_kubernetes_accepts_what_kustomize_makes(tmp_path: Path) -> None:
         [validate, "--strict", "--no-warn", file], capture_output=True, text=True, check=False, timeout=scaled(60)
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_an_overlay_has_more_nodes_as_the_page_says(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl here")
+    page = (MANIFESTS.parents[1] / "README.md").read_text("utf-8")
+    (said,) = (
+        block for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL) if "replicas" in block
+    )
+    base = Path(os.path.relpath(MANIFESTS, tmp_path))
+    (tmp_path / "kustomization.yaml").write_text(f"namespace: session-gateway\nresources: [{base}]\n{said}")
+    topology = (MANIFESTS / "topology.toml").read_text("utf-8")
+    block = topology[topology.rindex("[[nodes]]") :]
+    topology += "".join(f"\n{block.replace('gateway-2', f'gateway-{number}')}" for number in (3, 4))
+    (tmp_path / "topology.toml").write_text(topology)
+    lb = Path(sys.executable).with_name("lb")
+    subprocess.run(
+        [lb, "render", "--topology", "topology.toml", "--output", "haproxy.cfg"],
+        cwd=tmp_path,
+        check=True,
+        timeout=scaled(60),
+    )
+
+    made = subprocess.run(
+        [kubectl, "kustomize", tmp_path], capture_output=True, text=True, check=False, timeout=scaled(60)
+    )
+
+    assert made.returncode == 0, made.stderr
+    found = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(made.stdout)}
+    assert found["StatefulSet", "gateway"]["spec"]["replicas"] == 5
+    (haproxy,) = (each for (kind, name), each in found.items() if kind == "ConfigMap" and name.startswith("haproxy-"))
+    assert all(f"gateway-{number}.gateway-nodes" in haproxy["data"]["haproxy.cfg"] for number in range(5))
+    (mounted,) = (
+        volume["configMap"]["name"]
+        for volume in found["Deployment", "gateway-haproxy"]["spec"]["template"]["spec"]["volumes"]
+        if "configMap" in volume
+    )
+    assert mounted == haproxy["metadata"]["name"], "pods of HAProxy start anew with the new file"

@@ -53,7 +53,7 @@ from pipeline.schemas import INTERVAL_COLUMNS, SILVER_COLUMNS
 from pipeline.source.datasource import NAME as JOURNAL_SOURCE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "examples" / "README.md"])
 GUIDES: Final = [path for path in DOCUMENTS if "reference" not in path.parts]
 """Pages that people write by hand. The reference is generated, or compared with the code by tests of its own."""
 
@@ -62,10 +62,10 @@ PROGRAMS: Final[dict[str, click.Command]] = {
     "lb": lb_program,
     "pipeline": pipeline_program,
 }
-PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "scripts", "loadtests"})
+PACKAGES: Final = frozenset({*PROGRAMS, "benchmarks", "examples", "scripts", "loadtests"})
 """Where the modules are that ``python -m`` runs."""
 PROGRAM_PACKAGES: Final = (
-    *("benchmarks", "benchmarks.model", "scripts.dashboards", "gateway.local", "loadtests", "tests.chaos"),
+    *("benchmarks", "benchmarks.model", "examples", "scripts.dashboards", "gateway.local", "loadtests", "tests.chaos"),
 )
 """Those of them that have options which pages speak of."""
 SHELLS: Final = frozenset({"sh", "shell", "bash", "console"})
