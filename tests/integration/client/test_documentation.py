@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import inspect
 import re
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,24 @@ async def test_the_pages_program_does_what_the_page_says(program: dict[str, Any]
         assert await program["run"](session, work) == "somebody closed it"
         await asyncio.gather(following, watching)
         assert isinstance(session.closed_reason, SessionClosed)
+
+
+async def test_the_program_of_the_readme_runs_as_it_stands(nothing_left_over: None, tmp_path: Path) -> None:
+    """What a newcomer saves and starts, and then publishes to."""
+    (text,) = BLOCK.findall((DOCS.parent / "README.md").read_text())
+    async with running_node() as node, connect(node.url, "bob") as session:
+        file = tmp_path / "prices.py"
+        file.write_text(text.replace("ws://127.0.0.1:18000", node.url))
+        process = await asyncio.create_subprocess_exec(sys.executable, file, stdout=asyncio.subprocess.PIPE)
+        assert process.stdout is not None
+        try:
+            async with time_limit(PATIENCE):
+                assert await process.stdout.readline() == b"prices/ACME {'bid': 101}\n"
+                await session.publish("prices/ACME", 102)
+                assert await process.stdout.readline() == b"prices/ACME 102\n"
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def test_a_synchronous_user_gets_by_with_a_few_lines(program: dict[str, Any]) -> None:
