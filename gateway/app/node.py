@@ -11,6 +11,7 @@ from gateway.app.administration import (
     ClusterDestinations,
     ClusterDurables,
     ClusterNodes,
+    ClusterQueues,
     ClusterRevocations,
     ClusterSessions,
     ClusterTopics,
@@ -319,6 +320,7 @@ class Node:
             topics=ClusterTopics(context, self._store, self.sessions),
             destinations=ClusterDestinations(self.destinations),
             durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),
+            queues=ClusterQueues(context.grid.queues),
             revocations=ClusterRevocations(self.revocations),
         )
         watch_sessions(metrics, self.sessions, lambda: self.draining)

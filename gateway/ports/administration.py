@@ -24,6 +24,7 @@ from gateway.ports.administration_basics import (
 )
 from gateway.ports.destination_administration import DestinationAdministration, DestinationView
 from gateway.ports.durable_administration import DurableAdministration
+from gateway.ports.queue_administration import QueueAdministration
 
 __all__ = [
     "Administration",
@@ -41,6 +42,7 @@ __all__ = [
     "NodeView",
     "NotThere",
     "Page",
+    "QueueAdministration",
     "QueuedNotice",
     "Refused",
     "RevocationAdministration",
@@ -557,6 +559,7 @@ class Administration:
         topics: the topics of the cluster.
         destinations: what paths are.
         durables: durable subscriptions.
+        queues: the queues of the cluster.
         revocations: what is blocked.
         configuration: what this node runs with.
     """
@@ -567,5 +570,6 @@ class Administration:
     topics: TopicAdministration
     destinations: DestinationAdministration
     durables: DurableAdministration
+    queues: QueueAdministration
     revocations: RevocationAdministration
     configuration: tuple[SettingView, ...] = ()

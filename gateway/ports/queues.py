@@ -300,6 +300,8 @@ class QueueState(NamedTuple):
         size: bytes of messages, dead letters aside, ``MESSAGE_BYTES`` for each included.
         consumers: how many.
         oldest: when the oldest message that is ready was sent, in milliseconds since 1970; None if there is none.
+        sent: messages that were put into it since it is there. It is not there any more when it is empty and nobody
+            consumes, and begins anew when there is something again.
     """
 
     ready: int = 0
@@ -309,6 +311,7 @@ class QueueState(NamedTuple):
     size: int = 0
     consumers: int = 0
     oldest: int | None = None
+    sent: int = 0
 
 
 class DeadLetter(NamedTuple):
@@ -484,8 +487,25 @@ class QueueStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def dead(self, queue: TopicPath, *, count: int) -> Sequence[DeadLetter]:
+    async def names(self, partition: int, *, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
+        """Name some queues of a topic partition in the order of their names; fewer than *count* if these are the last.
+
+        Args:
+            partition: which.
+            after: behind which to begin; None for the first.
+            count: most to name.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def dead(self, queue: TopicPath, *, count: int, skip: int = 0) -> Sequence[DeadLetter]:
         """Read the oldest dead letters of a queue.
+
+        Args:
+            queue: which.
+            count: most to read.
+            skip: so many of the oldest are left out.
 
         Raises:
             GridUnavailable: see the module.

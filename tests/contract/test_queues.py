@@ -136,9 +136,9 @@ class Listener:
 
 
 async def state(grid: Grid) -> QueueState:
-    """Look at the queue; bytes and times aside, which are not the same everywhere."""
+    """Look at the queue; bytes and times aside, which are not the same everywhere, and what passed through it."""
     found = await grid.queues.look(JOBS)
-    return QueueState() if found is None else found._replace(size=0, oldest=None)
+    return QueueState() if found is None else found._replace(size=0, oldest=None, sent=0)
 
 
 async def test_what_is_sent_before_somebody_consumes_waits_in_order(harness: Harness) -> None:
@@ -300,6 +300,46 @@ async def test_what_is_rejected_is_a_dead_letter_and_can_be_revived(harness: Har
 
     assert await state(grid) == QueueState(held=1, consumers=1)
     assert [each.deliveries for each in (await user.attach()).held] == [0]
+
+
+async def test_dead_letters_are_read_in_parts(harness: Harness) -> None:
+    grid = await harness.grid()
+    user = User(grid)
+    sent = await user.send(*map(str, range(5)))
+    await user.attach()
+    for each in sent:
+        await user.settle(Settlement.REJECT, each)
+    read = [await grid.queues.dead(JOBS, count=2, skip=skip) for skip in (0, 2, 4, 6)]
+    assert [[each.message.id for each in part] for part in read] == [sent[:2], sent[2:4], sent[4:], []]
+
+
+async def test_what_was_sent_to_a_queue_is_counted(harness: Harness) -> None:
+    """Once each, whether its request comes again, and whatever becomes of it."""
+    grid = await harness.grid()
+    user = User(grid)
+    commands = [user.command(text, number) for number, text in enumerate("abc", start=1)]
+    await grid.queues.send(commands)
+    await grid.queues.send(commands)
+    (first, *_) = (each.message for each in (await user.attach()).held)
+    await user.settle(Settlement.ACCEPT, first)
+    found = await grid.queues.look(JOBS)
+    assert found is not None
+    assert (found.sent, found.held) == (3, 2)
+
+
+async def test_queues_are_named_in_parts(harness: Harness) -> None:
+    grid = await harness.grid()
+    user = User(grid)
+    names = [TopicPath(f"jobs/{name}") for name in ("ä", "a", "b/c", "b")]
+    assert await grid.queues.names(PARTITION, after=None, count=9) == []
+    for name in names:
+        await user.send("1", queue=name)
+    ordered = sorted(names)
+    assert await grid.queues.names(PARTITION, after=None, count=9) == ordered
+    assert await grid.queues.names(PARTITION, after=None, count=2) == ordered[:2]
+    assert await grid.queues.names(PARTITION, after=ordered[1], count=9) == ordered[2:]
+    assert await grid.queues.names(PARTITION, after=ordered[3], count=9) == []
+    assert await grid.queues.names((PARTITION + 1) % 64, after=None, count=9) == []
 
 
 @pytest.mark.promise("P7")

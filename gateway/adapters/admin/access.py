@@ -158,6 +158,8 @@ class Action(StrEnum):
     TOPICS_WRITE = "topics:write"
     DESTINATIONS_READ = "destinations:read"
     DESTINATIONS_DECLARE = "destinations:declare"
+    QUEUES_READ = "queues:read"
+    QUEUES_WRITE = "queues:write"
     REVOCATIONS_READ = "revocations:read"
     REVOCATIONS_WRITE = "revocations:write"
     CONFIGURATION_READ = "configuration:read"
@@ -176,6 +178,7 @@ ROLES: Final[dict[str, frozenset[str]]] = {
         Action.SESSIONS_CLOSE,
         Action.SESSIONS_MOVE,
         Action.SESSIONS_NOTIFY,
+        Action.QUEUES_WRITE,
         Action.REVOCATIONS_WRITE,
     },
     "administrator": frozenset({EVERYTHING}),

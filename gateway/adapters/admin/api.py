@@ -40,6 +40,7 @@ _UNKNOWN: Final = {
     "topic": Kind.TOPIC_UNKNOWN,
     "destination": Kind.DESTINATION_UNKNOWN,
     "durable": Kind.DURABLE_UNKNOWN,
+    "queue": Kind.QUEUE_UNKNOWN,
     "revocation": Kind.REVOCATION_UNKNOWN,
 }
 

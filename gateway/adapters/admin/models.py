@@ -61,9 +61,8 @@ def _revocation_word(given: object) -> object:
 
 RevocationWord = Annotated[RevocationKind, BeforeValidator(_revocation_word)]
 Switch = Annotated[bool, BeforeValidator(_plain_switch)]
-Limit = Annotated[
-    int, Field(ge=1, le=MOST_ITEMS, description="Most items of the page."), BeforeValidator(_plain_number)
-]
+PlainNumber: Final = BeforeValidator(_plain_number)
+Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="Most items of the page."), PlainNumber]
 
 
 class Given(BaseModel):

@@ -41,6 +41,7 @@ _TAGS: Final = {
     "Topics": "Topics and their values.",
     "Destinations": "What paths are.",
     "Durable subscriptions": "Places in topics with history that outlive sessions.",
+    "Queues": "Queues, and the messages that nobody is given any more.",
     "Revocations": "Blocked sessions, principals and credentials.",
     "Configuration": "What a node runs with.",
     "Access": "Who asks.",

@@ -34,6 +34,7 @@ class Kind(Enum):
     TOPIC_UNKNOWN = (HTTPStatus.NOT_FOUND, "The topic has no value")
     DESTINATION_UNKNOWN = (HTTPStatus.NOT_FOUND, "Nobody says what this is")
     DURABLE_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such durable subscription")
+    QUEUE_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such queue")
     REVOCATION_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such revocation")
     METHOD_NOT_ALLOWED = (HTTPStatus.METHOD_NOT_ALLOWED, "The page does not know this method")
     CONFLICT = (HTTPStatus.CONFLICT, "It cannot be done in the current state")

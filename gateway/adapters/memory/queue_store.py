@@ -109,9 +109,13 @@ class MemoryQueueStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.queues.look(queue))
 
-    async def dead(self, queue: TopicPath, *, count: int) -> Sequence[DeadLetter]:
+    async def names(self, partition: int, *, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
         """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.queues.dead(queue, count))
+        return await self._connection.run(lambda grid, _now: grid.queues.names(partition, after, count))
+
+    async def dead(self, queue: TopicPath, *, count: int, skip: int = 0) -> Sequence[DeadLetter]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.queues.dead(queue, count, skip))
 
     async def revive(self, queue: TopicPath, messages: Sequence[MessageId], *, drop: bool = False) -> int:
         """See the port."""

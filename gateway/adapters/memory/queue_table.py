@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from heapq import nsmallest
 from typing import Final
 
+from gateway.adapters.memory.queue_records import QueueConsumer, QueuePartition, StoredMessage, StoredQueue
 from gateway.core.topics.topics import TOPIC_PARTITIONS, is_reserved, topic_partition
 from gateway.core.topics.versions import least_version
 from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
@@ -34,129 +34,14 @@ from gateway.ports import (
     StreamPosition,
 )
 
-DELIVERIES_LENGTH: Final = 10_000
-"""Entries of a partition's deliveries that are kept, as on Redis."""
-
 MOST_QUEUES: Final = 10_000
 """Queues that a partition may hold, as on Redis."""
 
 NOTHING_SEEN: Final = DeliveryTag(0)
 """Below the first assignment of every queue."""
 
-_ORIGIN: Final = StreamPosition(GridGeneration(0), 0)
-"""The end of deliveries that never had an entry."""
-
 _MS: Final = 1000
 """Milliseconds in a second; messages say in these when they were sent."""
-
-
-@dataclass(slots=True)
-class _Stored:
-    """A message.
-
-    Attributes:
-        message: what was sent.
-        expires: when it is not delivered any more, by the grid's clock in seconds; None for never.
-        failed: deliveries that failed for certain.
-        given: somebody may have received it before.
-        ready_at: when it may be delivered; None if it is not delayed.
-        reason: why it is a dead letter; empty if it is none.
-        since: when it became one.
-    """
-
-    message: Message
-    expires: float | None
-    failed: int = 0
-    given: bool = False
-    ready_at: float | None = None
-    reason: str = ""
-    since: float = 0.0
-
-    @property
-    def size(self) -> int:
-        """Bytes that it counts for."""
-        return len(self.message.headers) + len(self.message.value) + MESSAGE_BYTES
-
-
-@dataclass(slots=True)
-class _Consumer:
-    """A session that consumes.
-
-    Attributes:
-        epoch: of its owner when it attached.
-        credit: messages that it may hold.
-        joined: tag that was the newest when it came.
-        served: place in the line of those who have credit.
-        seen: newest assignment that its client has received.
-        held: what it holds, by tag: the message, and when it is taken back.
-    """
-
-    epoch: Epoch
-    credit: int
-    joined: int
-    served: int
-    seen: int = 0
-    held: dict[int, tuple[MessageId, float | None]] = field(default_factory=dict)
-
-    @property
-    def free(self) -> int:
-        """How many more it may hold."""
-        return self.credit - len(self.held)
-
-
-@dataclass(slots=True)
-class _Queue:
-    """One queue.
-
-    Attributes:
-        bounds: newest ones told.
-        messages: all that are not gone, by id.
-        ready: ids of those that wait for a consumer.
-        consumers: by session.
-        turn: newest tag.
-        holder: the consumer that an exclusive queue serves.
-        owner: the session for whose life it was declared.
-        fed: where the shared subscription is that it was declared for, and for what it is.
-    """
-
-    bounds: QueueBounds
-    messages: dict[MessageId, _Stored] = field(default_factory=dict)
-    ready: set[MessageId] = field(default_factory=set)
-    consumers: dict[SessionId, _Consumer] = field(default_factory=dict)
-    turn: int = 0
-    holder: SessionId | None = None
-    owner: SessionId | None = None
-    fed: tuple[str, str] | None = None
-
-    @property
-    def is_declared(self) -> bool:
-        """Whether it is there though it is empty."""
-        return self.owner is not None or self.fed is not None
-
-    def dead(self) -> list[_Stored]:
-        """List its dead letters, the oldest first."""
-        return sorted((each for each in self.messages.values() if each.reason), key=lambda each: each.since)
-
-    def living(self) -> list[_Stored]:
-        """List all other messages."""
-        return [each for each in self.messages.values() if not each.reason]
-
-
-@dataclass(slots=True)
-class _Partition:
-    """One topic partition.
-
-    Attributes:
-        queues: by name.
-        newest: the newest id of a message.
-        entries: the deliveries.
-        end: position of the last entry.
-    """
-
-    queues: dict[TopicPath, _Queue] = field(default_factory=dict)
-    newest: int = 0
-    entries: deque[Assigned] = field(default_factory=lambda: deque(maxlen=DELIVERIES_LENGTH))
-    end: StreamPosition = _ORIGIN
 
 
 class Queues:
@@ -167,7 +52,7 @@ class Queues:
     """
 
     def __init__(self, depth: int) -> None:
-        self._partitions = [_Partition() for _ in range(TOPIC_PARTITIONS)]
+        self._partitions = [QueuePartition() for _ in range(TOPIC_PARTITIONS)]
         self._depth = depth
         self._news = False
 
@@ -178,7 +63,7 @@ class Queues:
         if queue is None:
             if len(partition.queues) >= MOST_QUEUES:
                 return None
-            queue = partition.queues[command.queue] = _Queue(command.bounds)
+            queue = partition.queues[command.queue] = StoredQueue(command.bounds)
         queue.bounds = command.bounds
         self._fire(queue, now)
         size = len(command.headers) + len(command.value) + MESSAGE_BYTES
@@ -215,12 +100,12 @@ class Queues:
                 return AttachRefused.ABSENT
             if len(partition.queues) >= MOST_QUEUES:
                 return AttachRefused.QUEUES
-            queue = partition.queues[name] = _Queue(bounds)
+            queue = partition.queues[name] = StoredQueue(bounds)
         queue.bounds = bounds
         before = queue.turn
         if consumer is None:
             queue.turn += 1
-            consumer = queue.consumers[session] = _Consumer(ownership.epoch, credit, queue.turn, queue.turn)
+            consumer = queue.consumers[session] = QueueConsumer(ownership.epoch, credit, queue.turn, queue.turn)
         had_credit = consumer.free > 0
         consumer.epoch, consumer.credit = ownership.epoch, credit
         if not had_credit:
@@ -353,7 +238,7 @@ class Queues:
             theirs = sum(owner == each.owner or owner in each.consumers for each in partition.queues.values())
             if len(partition.queues) >= MOST_QUEUES or (owner is not None and theirs >= most):
                 return False
-            queue = partition.queues[name] = _Queue(bounds)
+            queue = partition.queues[name] = StoredQueue(bounds)
         if not queue.is_declared:
             queue.owner = owner
             queue.fed = (fed, source) if owner is None else None
@@ -396,24 +281,17 @@ class Queues:
     def look(self, name: TopicPath) -> QueueState | None:
         """See ``QueueStore.look``."""
         queue = self._find(name)
-        if queue is None:
-            return None
-        living = queue.living()
-        held = sum(len(each.held) for each in queue.consumers.values())
-        return QueueState(
-            ready=len(queue.ready),
-            delayed=len(living) - len(queue.ready) - held,
-            held=held,
-            dead=len(queue.messages) - len(living),
-            size=sum(each.size for each in living),
-            consumers=len(queue.consumers),
-            oldest=queue.messages[min(queue.ready)].message.sent if queue.ready else None,
-        )
+        return None if queue is None else queue.state()
 
-    def dead(self, name: TopicPath, count: int) -> Sequence[DeadLetter]:
+    def names(self, partition: int, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
+        """See ``QueueStore.names``."""
+        found = self._partitions[partition].queues
+        return sorted(each for each in found if after is None or each > after)[:count]
+
+    def dead(self, name: TopicPath, count: int, skip: int) -> Sequence[DeadLetter]:
         """See ``QueueStore.dead``."""
         queue = self._find(name)
-        letters = [] if queue is None else queue.dead()[:count]
+        letters = [] if queue is None else queue.dead()[skip : skip + count]
         return [DeadLetter(each.message, each.reason, each.failed, int(each.since * _MS)) for each in letters]
 
     def revive(
@@ -463,16 +341,21 @@ class Queues:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _find(self, name: TopicPath) -> _Queue | None:
+    def _find(self, name: TopicPath) -> StoredQueue | None:
         return self._partitions[self.partition(name)].queues.get(name)
 
     @staticmethod
     def _add(
-        partition: _Partition, queue: _Queue, sent: SendCommand | StagedSend, generation: GridGeneration, now: float
+        partition: QueuePartition,
+        queue: StoredQueue,
+        sent: SendCommand | StagedSend,
+        generation: GridGeneration,
+        now: float,
     ) -> MessageId:
         partition.newest = max(partition.newest, least_version(generation)) + 1
         number = MessageId(partition.newest)
-        stored = queue.messages[number] = _Stored(
+        queue.sent += 1
+        stored = queue.messages[number] = StoredMessage(
             Message(number, int(now * _MS), sent.headers, sent.value), now + sent.expires if sent.expires else None
         )
         if sent.delay:
@@ -482,11 +365,11 @@ class Queues:
         return number
 
     @staticmethod
-    def _assignment(queue: _Queue, tag: int, message: MessageId) -> Assignment:
+    def _assignment(queue: StoredQueue, tag: int, message: MessageId) -> Assignment:
         stored = queue.messages[message]
         return Assignment(DeliveryTag(tag), message, stored.failed, stored.given)
 
-    def _make_room(self, queue: _Queue, size: int, now: float) -> bool:
+    def _make_room(self, queue: StoredQueue, size: int, now: float) -> bool:
         while True:
             living = queue.living()
             bounds = queue.bounds
@@ -497,7 +380,7 @@ class Queues:
             self._bury(queue, min(queue.ready), "overflow", now)
 
     @staticmethod
-    def _bury(queue: _Queue, message: MessageId, reason: str, now: float) -> None:
+    def _bury(queue: StoredQueue, message: MessageId, reason: str, now: float) -> None:
         queue.ready.discard(message)
         stored = queue.messages[message]
         stored.reason, stored.since, stored.ready_at, stored.expires = reason, now, None, None
@@ -505,7 +388,9 @@ class Queues:
         while dead and (len(dead) > queue.bounds.dead or sum(each.size for each in dead) > queue.bounds.dead_size):
             del queue.messages[dead.pop(0).message.id]
 
-    def _give_back(self, queue: _Queue, message: MessageId, now: float, *, failed: bool, delay: float = 0.0) -> None:
+    def _give_back(
+        self, queue: StoredQueue, message: MessageId, now: float, *, failed: bool, delay: float = 0.0
+    ) -> None:
         stored = queue.messages[message]
         stored.failed += failed
         stored.given = True
@@ -518,7 +403,7 @@ class Queues:
         else:
             queue.ready.add(message)
 
-    def _fire(self, queue: _Queue, now: float) -> None:
+    def _fire(self, queue: StoredQueue, now: float) -> None:
         for consumer in queue.consumers.values():
             for tag, (message, until) in list(consumer.held.items()):
                 if until is not None and until <= now:
@@ -539,7 +424,7 @@ class Queues:
 
     def _close(
         self,
-        partition: _Partition,
+        partition: QueuePartition,
         name: TopicPath,
         generation: GridGeneration,
         now: float,
@@ -551,7 +436,12 @@ class Queues:
             del partition.queues[name]
 
     def _assign(
-        self, partition: _Partition, name: TopicPath, generation: GridGeneration, now: float, direct: SessionId | None
+        self,
+        partition: QueuePartition,
+        name: TopicPath,
+        generation: GridGeneration,
+        now: float,
+        direct: SessionId | None,
     ) -> None:
         queue = partition.queues[name]
         told: dict[SessionId, list[Assignment]] = {}
@@ -592,7 +482,7 @@ class Queues:
             self._news = True
 
 
-def _is_due(queue: _Queue, now: float) -> bool:
+def _is_due(queue: StoredQueue, now: float) -> bool:
     times = [when for each in queue.messages.values() for when in (each.ready_at, each.expires)]
     times += [until for consumer in queue.consumers.values() for _, until in consumer.held.values()]
     if queue.bounds.dead_age:

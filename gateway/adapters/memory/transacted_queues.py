@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.adapters.memory.queue_table import MOST_QUEUES, NOTHING_SEEN, Queues, _Queue
+from gateway.adapters.memory.queue_records import StoredQueue
+from gateway.adapters.memory.queue_table import MOST_QUEUES, NOTHING_SEEN, Queues
 from gateway.core.types import GridGeneration, MessageId, RequestNumber, SessionId, TopicPath
 from gateway.ports import (
     MESSAGE_BYTES,
@@ -68,7 +69,7 @@ class TransactedQueues(Queues):
         partition = self._partitions[self.partition(name)]
         for each in operations:
             if isinstance(each, StagedSend):
-                queue = partition.queues.setdefault(name, _Queue(each.bounds))
+                queue = partition.queues.setdefault(name, StoredQueue(each.bounds))
                 queue.bounds = each.bounds
                 self._add(partition, queue, each, generation, now)
             else:

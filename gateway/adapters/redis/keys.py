@@ -63,12 +63,13 @@ key                              type    content
                                          a delayed publish out for one window, and ten minutes at least; bounded, and
                                          expires as a whole an hour after the last of them.
 ``P:{t17}:queue:<queue>``        hash    Of a queue: ``bytes`` of its messages, ``dead`` of dead letters, ``turn``,
-                                         the newest tag, and ``holder``, the consumer that an exclusive one serves; of
-                                         one that was declared also its ``owner``, a session, or ``source`` and
-                                         ``fed``: the shared subscription that it is of, and up to where its events
-                                         have become messages. This and the next eight are written by each step of
-                                         the queue (``queue.lua``), and deleted when it has neither messages nor
-                                         consumers, or, if it was declared, with its session or subscription.
+                                         the newest tag, ``sent``, messages that were ever put into it, and ``holder``,
+                                         the consumer that an exclusive one serves; of one that was declared also its
+                                         ``owner``, a session, or ``source`` and ``fed``: the shared subscription that
+                                         it is of, and up to where its events have become messages. This and the
+                                         next eight are written by each step of the queue (``queue.lua``), and
+                                         deleted when it has neither messages nor consumers, or, if it was declared,
+                                         with its session or subscription.
 ``P:{t17}:queue-messages:<q>``   hash    id → ``<sent> <expires> <bytes of headers> <headers><value>``.
 ``P:{t17}:queue-ready:<q>``      zset    id → id, of messages that wait for a consumer.
 ``P:{t17}:queue-timers:<q>``     zset    ``r<id>`` (delayed), ``e<id>`` (expires), ``d<id>`` (a dead letter goes),

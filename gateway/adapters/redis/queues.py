@@ -269,7 +269,7 @@ class RedisQueues:
         )
         if reply is None:
             return None
-        count, waiting, taken, lost, size, consuming, oldest = reply
+        count, waiting, taken, lost, size, consuming, oldest, sent = reply
         return QueueState(
             ready=waiting,
             delayed=count - waiting - taken - lost,
@@ -278,12 +278,25 @@ class RedisQueues:
             size=int(size),
             consumers=consuming,
             oldest=int(oldest) if oldest else None,
+            sent=int(sent),
         )
 
-    async def dead(self, queue: TopicPath, *, count: int) -> Sequence[DeadLetter]:
+    async def names(self, partition: int, *, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
+        """See ``QueueStore.names``."""
+        key = self._keys.queues[partition]
+        found: list[TopicPath] = []
+        for each in await self._batcher.call(("HKEYS", key)):
+            if each:  # the empty one is the partition's own
+                try:
+                    found.append(read_topic(each))
+                except (ValueError, GatewayError) as error:
+                    self._foreign.skipped(key, repr(each), error)
+        return sorted(each for each in found if after is None or each > after)[:count]
+
+    async def dead(self, queue: TopicPath, *, count: int, skip: int = 0) -> Sequence[DeadLetter]:
         """See ``QueueStore.dead``."""
         _, messages, *_, dead, notes, _, _, _ = self._keys.queue(self._partition(queue), queue)
-        reply = await self._batcher.call(scripts.QUEUE_DEAD(*(messages, dead, notes), count))
+        reply = await self._batcher.call(scripts.QUEUE_DEAD(*(messages, dead, notes), skip, count))
         letters: list[DeadLetter] = []
         for number, since, note, record in zip(*(reply[start::4] for start in range(4)), strict=True):
             message = self._message(messages, MessageId(int(number)), record)

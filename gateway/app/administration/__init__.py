@@ -3,6 +3,7 @@
 from gateway.app.administration.destinations import ClusterDestinations
 from gateway.app.administration.durables import ClusterDurables
 from gateway.app.administration.nodes import ClusterNodes
+from gateway.app.administration.queues import ClusterQueues
 from gateway.app.administration.revocations import ClusterRevocations
 from gateway.app.administration.sessions import ClusterSessions
 from gateway.app.administration.topics import ClusterTopics
@@ -11,6 +12,7 @@ __all__ = [
     "ClusterDestinations",
     "ClusterDurables",
     "ClusterNodes",
+    "ClusterQueues",
     "ClusterRevocations",
     "ClusterSessions",
     "ClusterTopics",

@@ -31,6 +31,7 @@ _COMMANDS: Final = {
         "destination",
         "See and say what paths are: plain values, or topics whose history is kept.",
     ),
+    "queue": LazyCommand("gateway.cli.admin.queues", "queue", "See queues, and put dead letters back or drop them."),
     "durable": LazyCommand("gateway.cli.admin.durables", "durable", "See durable subscriptions, and remove them."),
     "drain": LazyCommand(_CHANGES, "drain", "Move all clients of NODE to other nodes; NODE keeps running."),
     "undrain": LazyCommand(_CHANGES, "undrain", "End the drain of NODE: it accepts sessions again."),

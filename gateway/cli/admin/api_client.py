@@ -89,13 +89,16 @@ class ApiClient:
         """
         return asyncio.run(self._ask(method, path, query or {}, body, headers or {}))
 
-    def all(self, *path: str, query: Mapping[str, str], limit: int) -> tuple[list[Any], bool]:
+    def all(
+        self, *path: str, query: Mapping[str, str], limit: int, page_size: int = LARGEST_PAGE
+    ) -> tuple[list[Any], bool]:
         """Read pages of a list until there are *limit* items.
 
         Args:
             path: of the list.
             query: parameters.
             limit: most items; 0 for all of them.
+            page_size: most items of a page of this list.
 
         Returns:
             The items, and whether there are more.
@@ -104,7 +107,7 @@ class ApiClient:
         cursor: str | None = None
         while True:
             # One more than wanted tells whether there are more.
-            wanted = LARGEST_PAGE if limit == 0 else min(LARGEST_PAGE, limit + 1 - len(items))
+            wanted = page_size if limit == 0 else min(page_size, limit + 1 - len(items))
             asked = {**query, "limit": str(wanted)} | ({} if cursor is None else {"cursor": cursor})
             page = self.ask("GET", *path, query=asked)
             items += page["items"]

@@ -40,6 +40,8 @@ ADMIN_ACTIONS: Final[Mapping[str, str]] = {
     "configuration:read": "see the effective configuration, without secrets",
     "destinations:declare": "say of which topics history is kept, and how much",
     "destinations:read": "see what paths are",
+    "queues:read": "see queues, and their dead letters",
+    "queues:write": "put dead letters of queues back, or drop them",
     "nodes:drain": "drain a node, and let it serve again",
     "nodes:read": "see nodes",
     "revocations:read": "see what is revoked",

@@ -1,7 +1,16 @@
 """The operations of the admin API, one module for each kind of thing."""
 
 from gateway.adapters.admin.operations import Operation
-from gateway.adapters.admin.resources import destinations, durables, nodes, revocations, sessions, this_node, topics
+from gateway.adapters.admin.resources import (
+    destinations,
+    durables,
+    nodes,
+    queues,
+    revocations,
+    sessions,
+    this_node,
+    topics,
+)
 
 OPERATIONS: tuple[Operation, ...] = (
     *nodes.OPERATIONS,
@@ -9,6 +18,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *topics.OPERATIONS,
     *destinations.OPERATIONS,
     *durables.OPERATIONS,
+    *queues.OPERATIONS,
     *revocations.OPERATIONS,
     *this_node.OPERATIONS,
 )

@@ -1,7 +1,8 @@
 -- Precedes every step of a queue. Needs clock.lua.
 --
--- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), the one consumer (holder); of one
---                             that was declared: for what (source) and where that goes on (fed), or by whom (owner)
+-- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), messages ever sent (sent), the one
+--                             consumer (holder); of one that was declared: for what (source) and where that goes on
+--                             (fed), or by whom (owner)
 -- KEYS[2] messages    hash    id -> "<sent> <expires or 0> <bytes of headers> <headers><value>", never changed
 -- KEYS[3] ready       zset    id -> id
 -- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "d<id>" (a dead letter goes), "a<session> <tag> <id>"
@@ -55,9 +56,9 @@ local function open(given)
   if given and given ~= known then
     bounds.changed = given
   end
-  local found = redis.call('HMGET', META, 'bytes', 'dead', 'turn', 'holder', 'source', 'owner')
+  local found = redis.call('HMGET', META, 'bytes', 'dead', 'turn', 'holder', 'source', 'owner', 'sent')
   meta = {tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0), found[4] or ''}
-  meta.source, meta.owner = found[5], found[6]
+  meta.source, meta.owner, meta.sent = found[5], found[6], tonumber(found[7] or 0)
   has_timers = redis.call('ZCARD', TIMERS) > 0
   has_notes = redis.call('HLEN', NOTES) > 0
   return true
@@ -319,7 +320,10 @@ local function close()
   if not is_kept and redis.call('HLEN', MESSAGES) == 0 and redis.call('HLEN', CONSUMERS) == 0 then
     return remove()
   end
-  redis.call('HSET', META, 'bytes', text(meta[1]), 'dead', text(meta[2]), 'turn', text(meta[3]), 'holder', meta[4])
+  redis.call(
+    'HSET', META, 'bytes', text(meta[1]), 'dead', text(meta[2]), 'turn', text(meta[3]), 'holder', meta[4],
+    'sent', text(meta.sent)
+  )
   if bounds.changed then
     redis.call('HSET', QUEUES, '', generation .. ' ' .. text(newest_id), queue, bounds.changed)
   else

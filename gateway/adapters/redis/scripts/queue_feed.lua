@@ -26,7 +26,7 @@ if ARGV[5] == fed then
   local fresh, fields = {}, {}
   for at = 7, #ARGV, 2 do
     local record = text(now) .. ' 0 ' .. ARGV[at] .. ' ' .. ARGV[at + 1]
-    newest_id = newest_id + 1
+    newest_id, meta.sent = newest_id + 1, meta.sent + 1
     fresh[#fresh + 1] = text(newest_id)
     fields[#fields + 1], fields[#fields + 2] = fresh[#fresh], record
     meta[1] = meta[1] + #record + MESSAGE_BYTES

@@ -64,7 +64,7 @@ for at = 10, #ARGV, 5 do
     local ends = expires > 0 and text(now + expires) or '0'
     local record = text(now) .. ' ' .. ends .. ' ' .. ARGV[at + 3] .. ' ' .. ARGV[at + 4]
     if may_exist and make_room(#record + MESSAGE_BYTES) then
-      newest_id = newest_id + 1
+      newest_id, meta.sent = newest_id + 1, meta.sent + 1
       local id = text(newest_id)
       fields[#fields + 1], fields[#fields + 2] = id, record
       count, meta[1] = count + 1, meta[1] + #record + MESSAGE_BYTES

@@ -216,6 +216,7 @@ local function execute(each)
     -- Of a grid that has lost writes it may be gone.
     if id and redis.call('HEXISTS', MESSAGES, id) == 1 then
       if kind == 's' then
+        meta.sent = meta.sent + 1
         local expires = tonumber(string.match(redis.call('HGET', MESSAGES, id), '^%d+ (%d+)'))
         if expires > 0 then
           set_timer('e' .. id, expires)
