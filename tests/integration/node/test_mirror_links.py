@@ -50,7 +50,7 @@ async def test_a_link_that_breaks_while_the_backup_is_asked_is_waited_for(
     """Nodes that have just started may have several links to each other in turn."""
     monkeypatch.setattr(taker, "FIRST_LINK_SECONDS", scaled(20.0))
     monkeypatch.setattr(taker, "LINK_SECONDS", scaled(20.0))
-    monkeypatch.setattr(taker, "TAKE_SECONDS", scaled(20.0))
+    monkeypatch.setattr(taker, "COPY_SECONDS", scaled(20.0))
     async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3), RawClient(n3.url) as bob:
         ask = await publisher(bob)
         async with RawClient(n1.url) as raw:
@@ -70,6 +70,47 @@ async def test_a_link_that_breaks_while_the_backup_is_asked_is_waited_for(
             linked.network.mend(two, three)
             back = await coming
             assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
+@pytest.mark.promise("P12")
+async def test_a_backup_that_is_busy_is_waited_for(linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than for a handoff: all clients of a node that has died ask at once, and nobody else has what they are owed."""
+    monkeypatch.setattr(taker, "TAKE_SECONDS", 0.05)
+    monkeypatch.setattr(taker, "COPY_SECONDS", scaled(20.0))
+    async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3), RawClient(n3.url) as bob:
+        ask = await publisher(bob)
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            received = last_id(raw)
+            await ask.publish("a/x", 1)
+            await raw.expect("update")
+            await caught_up(n1)
+            await n1.gateway.close()
+        linked.network.delay(0.3, n2.gateway.me, n3.gateway.me)
+        async with RawClient(n3.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert (back["outcome"], back["lost"]) == ("mirrored", 0)
+
+
+@pytest.mark.promise("P12")
+async def test_a_backup_that_hangs_is_not_waited_for_as_long(
+    linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taker, "COPY_SECONDS", scaled(600.0))
+    async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3):
+        async with RawClient(n1.url) as raw:
+            welcome = await subscribed(raw, "a/**")
+            received = last_id(raw)
+            await caught_up(n1)
+            await n1.gateway.close()
+        linked.network.stall(n2.gateway.me, n3.gateway.me)
+        links = n3.gateway.node.links
+        assert links is not None
+        silence = taker.SILENCE_SECONDS
+        await eventually(lambda: links.state(n2.gateway.me).silence >= silence)
+        async with RawClient(n3.url) as again:
+            back = await resumed(again, welcome["token"], received=received, oldest=2)
+            assert back["outcome"] == "failed_over"
 
 
 async def test_they_wait_together_and_no_longer_than_that(linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,11 @@ TAKE_SECONDS: Final = 0.25
 """Seconds in which the former owners have to answer, all together: five times what one waits for requests that it has
 begun. Then the session fails over; its client, which waits for a welcome meanwhile, hardly notices."""
 
+COPY_SECONDS: Final = 2.0
+"""Seconds in which a node that is heard has to answer for a copy that it keeps. All clients of a node that has died ask
+together, and the one that answers serves most of them itself. Nobody else has what the client is owed, so that it is
+worth waiting for: twice as long as it takes to see that a node hangs."""
+
 BACKUPS_KNOWN: Final = 0.5
 """Seconds for which it is remembered who the backup of a node is: its clients come together when it has died."""
 
@@ -186,7 +191,7 @@ class SessionTaker:
             for _ in range(LINKS_IN_TURN):
                 if session.dropped or not await self._wait_for_link(node):
                     break
-                until = self._clock.monotonic() + TAKE_SECONDS
+                until = self._clock.monotonic() + self._copy_patience(node)
                 given = await self._ask(node, session, until, mirror_catalogue.MIRROR_TAKES)
                 if isinstance(given, Given) or given not in _BROKEN or self._clock.monotonic() >= until:
                     break
@@ -201,6 +206,12 @@ class SessionTaker:
                     self._holder.taken(session.ownership)
                 return await self._go_on(session, given)
         return None
+
+    def _copy_patience(self, node: NodeRef) -> float:
+        """Tell for how many seconds a node may be asked for a copy."""
+        if self._links is not None and node != self._me and self._links.state(node).silence >= SILENCE_SECONDS:
+            return TAKE_SECONDS
+        return COPY_SECONDS
 
     async def _wait_for_link(self, node: NodeRef) -> bool:
         """Wait until there is a link to a node, for as long as all who need it wait together; tells if there is one."""
