@@ -32,3 +32,27 @@ QUEUE_CONSUMERS = Metric(
     Kind.GAUGE,
     "Consumers at this node: a session counts for each queue that it consumes from.",
 )
+QUEUES = Metric(
+    "gateway_queues",
+    Kind.GAUGE,
+    "Queues that this node looks after: those in which something is, or from which somebody consumes, of its share of "
+    "the partitions. As of the last look, some 30 s ago; so are the following.",
+)
+QUEUE_MESSAGES = Metric(
+    "gateway_queue_messages",
+    Kind.GAUGE,
+    "Messages in the queues that this node looks after. The sum over all nodes is what all queues hold.",
+    "state",
+    ("ready", "delayed", "held", "dead"),
+)
+QUEUE_OLDEST_SECONDS = Metric(
+    "gateway_queue_oldest_seconds",
+    Kind.GAUGE,
+    "For how long the message has waited for a consumer that has waited longest in the queues that this node looks "
+    "after.",
+)
+QUEUES_UNATTENDED = Metric(
+    "gateway_queues_unattended",
+    Kind.GAUGE,
+    "Queues that this node looks after in which messages wait, and from which nobody consumes.",
+)

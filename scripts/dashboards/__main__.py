@@ -15,9 +15,10 @@ from scripts.dashboards.grid import GRID
 from scripts.dashboards.haproxy import HAPROXY
 from scripts.dashboards.model import Dashboard, render
 from scripts.dashboards.node import NODE_DASHBOARD
+from scripts.dashboards.queues import QUEUES
 from scripts.dashboards.recovery import RECOVERY
 
-DASHBOARDS: Final[tuple[Dashboard, ...]] = (FLEET, NODE_DASHBOARD, RECOVERY, GRID, HAPROXY)
+DASHBOARDS: Final[tuple[Dashboard, ...]] = (FLEET, NODE_DASHBOARD, RECOVERY, QUEUES, GRID, HAPROXY)
 """All of them."""
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "dashboards"

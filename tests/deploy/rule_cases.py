@@ -331,6 +331,42 @@ CASES: Final[dict[str, Case]] = {
         ),
         {"reason": "gap"},
     ),
+    "GatewayQueueFull": Case(
+        fires={'gateway_queue_sends_total{node="n1",result="full"}': grows(1)},
+        quiet=({'gateway_queue_sends_total{node="n1",result="sent"}': grows(100)},),
+    ),
+    "GatewayDeadLetters": Case(
+        fires={
+            'gateway_queue_messages{node="n1",state="dead"}': "3+0x5 4+0x14",
+            'gateway_queue_messages{node="n2",state="dead"}': still(1),
+        },
+        quiet=(
+            {'gateway_queue_messages{node="n1",state="dead"}': still(3)},
+            {'gateway_queue_messages{node="n1",state="dead"}': "9+0x9 2+0x10"},
+            {'gateway_queue_messages{node="n1",state="ready"}': grows(1)},
+            {  # another node looks after them now
+                'gateway_queue_messages{node="n1",state="dead"}': "3+0x9 0+0x10",
+                'gateway_queue_messages{node="n2",state="dead"}': "0+0x9 3+0x10",
+            },
+        ),
+    ),
+    "GatewayQueueUnattended": Case(
+        fires={'gateway_queues_unattended{node="n1"}': still(2)},
+        quiet=(
+            {'gateway_queues_unattended{node="n1"}': "0+0x14 1+0x5"},
+            {'gateway_queues_unattended{node="n1"}': still(0)},
+        ),
+    ),
+    "GatewayQueueBehind": Case(
+        fires={
+            'gateway_queue_oldest_seconds{node="n1"}': still(1000),
+            'gateway_queues_unattended{node="n1"}': still(0),
+        },
+        quiet=(
+            {'gateway_queue_oldest_seconds{node="n1"}': still(800), 'gateway_queues_unattended{node="n1"}': still(0)},
+            {'gateway_queue_oldest_seconds{node="n1"}': still(1000), 'gateway_queues_unattended{node="n1"}': still(1)},
+        ),
+    ),
     "GatewaySlowConsumers": Case(
         {'gateway_slow_closes_total{node="n1",code="4001"}': grows(2)},
         ({'gateway_slow_closes_total{node="n1",code="4001"}': grows(0.5)},),

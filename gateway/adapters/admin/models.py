@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
 from gateway.core.destinations.destination import Origin
-from gateway.core.destinations.limits import LEAST_BYTES, LONGEST_AGE
+from gateway.core.destinations.limits import LEAST_BYTES, LONGEST_AGE, LONGEST_PAUSE
 from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, RevocationKind
 from gateway.ports.administration import NodeState
 
@@ -386,9 +386,9 @@ class Destination(Told):
     selector: str = Field(description="Which paths.")
     kind: str = Field(
         description="What they are. `value`: topics of which the newest value is kept. `history`: topics whose events "
-        "are kept, too."
+        "are kept, too. `queue`: messages, each of which is given to one consumer."
     )
-    limits: dict[str, JsonValue] = Field(description="Of a history; seconds and bytes as numbers.")
+    limits: dict[str, JsonValue] = Field(description="Of a history or a queue; seconds and bytes as numbers.")
     origin: Origin = Field(description="Who says so: an administrator, or the file that nodes read.")
     made: float = Field(description="When, in seconds since 1970.")
     in_force: bool = Field(
@@ -415,17 +415,54 @@ class DestinationPath(Given):
 
 
 class DestinationLimits(Given):
-    """Limits of a history; what is left out is as by default."""
+    """Limits of a history or of a queue, in seconds and bytes; what is left out is as by default."""
 
-    count: int | None = Field(default=None, ge=1, le=1_000_000, description="Most events kept of one topic.")
+    count: int | None = Field(
+        default=None,
+        ge=1,
+        le=10_000_000,
+        description="Most events kept of one topic, at most a million; or most messages of the queue, dead letters "
+        "aside.",
+    )
     age: float | None = Field(
-        default=None, ge=1, le=LONGEST_AGE, description="Longest time that an event is kept, in seconds."
+        default=None, ge=1, le=LONGEST_AGE, description="Of a history: longest time that an event is kept."
     )
     bytes: int | None = Field(
         default=None,
         ge=LEAST_BYTES,
-        le=1024**3,
-        description="Most bytes of the kept events of one topic; the newest is kept whatever its size.",
+        le=16 * 1024**3,
+        description="Most bytes of the kept events of one topic, at most 1 GiB; the newest is kept whatever its "
+        "size. Or most bytes of the messages of the queue.",
+    )
+    full: Literal["refuse", "drop_oldest"] | None = Field(
+        default=None,
+        description="Of a queue: what it does with the next message when it is full; the oldest becomes a dead letter.",
+    )
+    deliveries: int | None = Field(
+        default=None, ge=1, le=1_000, description="Of a queue: deliveries of a message before it becomes a dead letter."
+    )
+    redelivery_delay: float | None = Field(
+        default=None, ge=0, le=LONGEST_PAUSE, description="Of a queue: time between a failed delivery and the next one."
+    )
+    ack_within: float | None = Field(
+        default=None,
+        ge=1,
+        le=LONGEST_PAUSE,
+        description="Of a queue: time in which a consumer settles a message before it goes to another one; null for no "
+        "limit.",
+    )
+    expires: float | None = Field(
+        default=None,
+        ge=1,
+        le=LONGEST_AGE,
+        description="Of a queue: time after which a waiting message becomes a dead letter; null for never.",
+    )
+    exclusive: bool | None = Field(default=None, description="Of a queue: whether one consumer gets all messages.")
+    dead_count: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="Of a queue: most dead letters that are kept."
+    )
+    dead_age: float | None = Field(
+        default=None, ge=1, le=LONGEST_AGE, description="Of a queue: how long a dead letter is kept."
     )
 
 

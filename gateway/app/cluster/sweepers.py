@@ -1,4 +1,4 @@
-"""What nodes clean up in the grid, and share among them: what is too old, and what nobody goes on with."""
+"""What nodes clean up and look at in the grid, and share: what is too old, what nobody goes on with, how queues are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from gateway.app.cluster.durable_sweeper import DurableSweeper
 from gateway.app.cluster.history_sweeper import HistorySweeper
 from gateway.app.cluster.left_sessions import LeftSessions
+from gateway.app.cluster.queue_watch import QueueWatch
 from gateway.app.cluster.transaction_reaper import TransactionReaper
 from gateway.app.context import Context
 from gateway.core.types import NodeRef
@@ -39,6 +40,7 @@ class Sweepers:
         self.histories = HistorySweeper(context, alive=alive, loaded=destinations_loaded)
         self.durables = DurableSweeper(context, alive=alive)
         self._transactions = TransactionReaper(context, alive=alive, may_reap=lambda: not recovering())
+        self._queues = QueueWatch(context, alive=alive)
         self._left_sessions = LeftSessions(context, alive)
 
     def start(self) -> None:
@@ -46,5 +48,6 @@ class Sweepers:
         self._background.forever(self.histories.run, "history-sweeper")
         self._background.forever(self.durables.run, "durable-sweeper")
         self._background.forever(self._transactions.run, "transaction-reaper")
+        self._background.forever(self._queues.run, "queue-watch")
         if self._stored.counts:
             self._background.forever(self._left_sessions.run, "left-sessions")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Destination, Origin
-from gateway.core.destinations.limits import HISTORY_LIMITS, HistoryLimits, limit_fields
+from gateway.core.destinations.limits import HISTORY_LIMITS, QUEUE_LIMITS, HistoryLimits, Unit, limit_fields
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 from tests.integration.admin.support import Pair
@@ -138,6 +138,24 @@ async def test_the_bounds_of_the_document_are_those_of_the_gateway(pair: Pair) -
 
 
 @pytest.mark.promise("P20")
+async def test_every_limit_of_a_queue_can_be_set(pair: Pair) -> None:
+    for each in QUEUE_LIMITS:
+        allowed: list[object] = list(each.choices) if each.unit is Unit.CHOICE else [each.low, each.high]
+        if each.unit is Unit.SWITCH:
+            allowed = [True, False]
+        for value in (*allowed, *([None] if each.optional else ())):
+            answer = await put(pair, "jobs/q", {"kind": "queue", "limits": {each.name: value}})
+            assert (answer.status, answer.body.get("limits", {}).get(each.name)) == (200, value), each.name
+        refused: list[object] = (
+            ["perhaps"] if each.choices or each.unit is Unit.SWITCH else [each.low - 1, each.high + 1]
+        )
+        for value in (*refused, *(() if each.optional else (None,))):
+            answer = await put(pair, "jobs/q", {"kind": "queue", "limits": {each.name: value}})
+            assert answer.status == 400, (each.name, value)
+    assert (await put(pair, "jobs/*", {"kind": "queue"})).status == 400
+    assert (await put(pair, "log/**", {"kind": "history", "limits": {"exclusive": True}})).status == 400
+
+
 async def test_too_many_are_a_conflict(pair: Pair) -> None:
     await of_file(pair, *(f"t/{number}" for number in range(MAX_DESTINATIONS)))
     answer = await put(pair, "one/more", {"kind": "value"})
@@ -174,6 +192,25 @@ async def test_destinations_for_people_and_for_programs(pair: Pair, terminal: Te
     )
     code, _, err = await terminal.type("destination", "remove", "log/**", "--yes")
     assert (code, "no administrator has said anything" in err) == (1, True)
+
+
+async def test_a_queue_is_described_by_the_command_line(terminal: Terminal) -> None:
+    limits = ("deliveries=3", "exclusive=true", "ack_within=30s", "full=drop_oldest", "dead_count=7")
+    words = (
+        "destination",
+        "set",
+        "jobs/q",
+        "queue",
+        "--count",
+        "10",
+        *(word for each in limits for word in ("--limit", each)),
+    )
+    code, out, err = await terminal.type(*words)
+    assert (code, err) == (0, "")
+    assert out.startswith("jobs/q is a queue (count 10, ")
+    (shown,) = await terminal.lines("destination", "show", "jobs/q")
+    said = {"count": 10, "deliveries": 3, "exclusive": True, "ack_within": 30, "full": "drop_oldest", "dead_count": 7}
+    assert said.items() <= dict(shown["limits"]).items()  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ export class Api {
 
   /**
    * @param {string} selector
-   * @param {{kind: string, limits: Record<string, number>}} said
+   * @param {{kind: string, limits: Record<string, unknown>}} said
    */
   setDestination(selector, said) {
     return this.ask("PUT", destinationPath(selector), { body: said });
@@ -194,6 +194,30 @@ export class Api {
   /** @param {string} selector */
   removeDestination(selector) {
     return this.ask("DELETE", destinationPath(selector));
+  }
+
+  /**
+   * @param {{cursor?: string, limit?: number, signal?: AbortSignal}} options
+   */
+  queues({ signal, ...query }) {
+    return this.ask("GET", "/v1/queues", { query, ...(signal ? { signal } : {}) });
+  }
+
+  /**
+   * @param {string} queue
+   * @param {{limit?: number, signal?: AbortSignal}} options
+   */
+  deadLetters(queue, { signal, ...query }) {
+    return this.ask("GET", `${queuePath(queue)}/dead`, { query, ...(signal ? { signal } : {}) });
+  }
+
+  /**
+   * @param {string} queue
+   * @param {number[]} messages - Ids of dead letters.
+   * @param {"requeue" | "drop"} action
+   */
+  mendDeadLetters(queue, messages, action) {
+    return this.ask("POST", `${queuePath(queue)}/${action}`, { body: { messages } });
   }
 
   /** @param {object} revocation */
@@ -210,6 +234,11 @@ function sessionPath(id) {
 /** @param {string} selector */
 function destinationPath(selector) {
   return `/v1/destinations/${encodeURIComponent(selector)}`;
+}
+
+/** @param {string} queue */
+function queuePath(queue) {
+  return `/v1/queues/${encodeURIComponent(queue)}`;
 }
 
 /** @param {string} topic */

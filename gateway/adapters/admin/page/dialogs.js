@@ -84,8 +84,8 @@ export function confirm({ title, text, action, danger = false, field = null, act
 /** Show the keyboard shortcuts. */
 export function showHelp() {
   const rows = [
-    ["1 2 3 4", "Overview, sessions, topics, revocations"],
-    ["/", "Filter sessions, topics or revocations"],
+    ["1 2 3 4 …", "Overview, sessions, topics, and the other views in their order"],
+    ["/", "Filter the list of a view"],
     ["↑ ↓ or k j", "Move in a list; also Page Up, Page Down, Home and End"],
     ["Enter", "Open the focused entry"],
     ["→ ←", "Open and close a branch of the tree"],

@@ -12,6 +12,7 @@ import { Rights } from "./rights.js";
 import { startTheme } from "./theme.js";
 import { Destinations } from "./views/destinations.js";
 import { Overview } from "./views/overview.js";
+import { Queues } from "./views/queues.js";
 import { Revocations } from "./views/revocations.js";
 import { Sessions } from "./views/sessions.js";
 import { Topics } from "./views/topics.js";
@@ -43,6 +44,7 @@ const VIEWS = {
   topics: { name: "Topics", action: "topics:read", make: (context) => new Topics(context) },
   revocations: { name: "Revocations", action: "revocations:read", make: (context) => new Revocations(context) },
   destinations: { name: "Destinations", action: "destinations:read", make: (context) => new Destinations(context) },
+  queues: { name: "Queues", action: "queues:read", make: (context) => new Queues(context) },
 };
 
 const main = byId("main");

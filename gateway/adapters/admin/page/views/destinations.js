@@ -18,6 +18,25 @@ const KIB = 1024;
 const KINDS = {
   value: "Topics of which the newest value is kept, and nothing else. Every topic is this if nobody says otherwise.",
   history: "Topics whose events are kept, each topic within the limits.",
+  queue: "Messages, each of which is given to one consumer until it is settled. The selector is one path.",
+};
+
+/** What can be said of a kind: the limit, how it is asked for, and in which unit. @type {Record<string, [string, string, number][]>} */
+const FIELDS = {
+  value: [],
+  history: [
+    ["count", "Most events of one topic", 1],
+    ["age", "Hours that an event is kept", HOUR],
+    ["bytes", "KiB of one topic", KIB],
+  ],
+  queue: [
+    ["count", "Most messages", 1],
+    ["bytes", "KiB of all messages", KIB],
+    ["deliveries", "Failed deliveries that make a dead letter", 1],
+    ["ack_within", "Seconds in which a message is settled", 1],
+    ["expires", "Hours that a message waits", HOUR],
+    ["dead_count", "Most dead letters", 1],
+  ],
 };
 
 /**
@@ -123,20 +142,23 @@ export class Destinations extends RecordView {
 
   /** @param {Destination | null} item - What is changed; null for another one. */
   #describe(item) {
-    const limits = item?.kind === "history" ? item.limits : {};
     const selector = el("input", { id: "destination-selector", type: "text", required: true, maxlength: "1024", spellcheck: "false", autocomplete: "off", value: item?.selector ?? "" });
     selector.readOnly = item !== null;
     const kind = el("select", { id: "destination-kind", onchange: () => offer() }, ...Object.keys(KINDS).map((each) => el("option", { value: each }, each)));
     kind.value = item?.kind ?? "history";
     const about = el("p", { class: "quiet", "aria-live": "polite" });
-    const number = (/** @type {string} */ id, /** @type {number | null} */ value) =>
-      el("input", { id, type: "number", min: "0", step: "any", autocomplete: "off", placeholder: "as by default", value: value === null ? "" : String(value) });
-    const most = number("destination-count", amount(limits.count, 1));
-    const age = number("destination-age", amount(limits.age, HOUR));
-    const size = number("destination-bytes", amount(limits.bytes, KIB));
+    const fields = el("div", { class: "fields" });
+    /** @type {[string, number, HTMLInputElement][]} */
+    let inputs = [];
+    const limits = () => (item?.kind === kind.value ? item.limits : {});
     const offer = () => {
       say(about, KINDS[kind.value] ?? "");
-      for (const each of [most, age, size]) each.disabled = kind.value !== "history";
+      inputs = (FIELDS[kind.value] ?? []).map(([name, , unit]) => {
+        const value = amount(limits()[name], unit);
+        return [name, unit, el("input", { id: `destination-${name}`, type: "number", min: "0", step: "any", autocomplete: "off", placeholder: "as by default", value: value === null ? "" : String(value) })];
+      });
+      const labels = (FIELDS[kind.value] ?? []).map(([name, label]) => el("label", { for: `destination-${name}` }, label));
+      fields.replaceChildren(...inputs.flatMap(([, , input], at) => [/** @type {HTMLElement} */ (labels[at]), input]));
     };
     offer();
     this.confirm({
@@ -151,18 +173,16 @@ export class Destinations extends RecordView {
         el("label", { for: "destination-kind" }, "Kind"),
         kind,
         about,
-        el("label", { for: "destination-count" }, "Most events of one topic"),
-        most,
-        el("label", { for: "destination-age" }, "Hours that an event is kept"),
-        age,
-        el("label", { for: "destination-bytes" }, "KiB of one topic"),
-        size,
+        fields,
       ),
       act: () => {
-        const given = Object.fromEntries(
-          [["count", most.value, 1], ["age", age.value, HOUR], ["bytes", size.value, KIB]].filter(([, text]) => text !== "").map(([name, text, unit]) => [name, Number(text) * Number(unit)]),
-        );
-        return this.context.api.setDestination(selector.value.trim(), { kind: kind.value, limits: kind.value === "history" ? given : {} });
+        // What is not asked for here stays as it is.
+        const said = { ...limits() };
+        for (const [name, unit, input] of inputs) {
+          if (input.value === "") delete said[name];
+          else said[name] = Number(input.value) * unit;
+        }
+        return this.context.api.setDestination(selector.value.trim(), { kind: kind.value, limits: said });
       },
       done: "Described; every node follows within a second",
     });

@@ -1,5 +1,5 @@
 /**
- * A list of records with a filter, and a panel beside it about the one that is selected: what destinations and
+ * A list of records with a filter, and a panel beside it about the one that is selected: what destinations, queues and
  * revocations have in common.
  *
  * @module
@@ -24,7 +24,7 @@ const LOOK = 2000;
  * @property {string} placeholder - Of the filter.
  * @property {string} none - Said while there is nothing.
  * @property {string[]} columns - Headings of the list.
- * @property {string} action - On the button that opens the dialog which writes one.
+ * @property {string} action - On the button that opens the dialog which writes one; empty for none.
  * @property {boolean} danger - Whether that does harm.
  * @property {string} right - What an administrator needs for it.
  */
@@ -88,7 +88,7 @@ export class RecordView {
         { class: "search" },
         el("label", { for: `${words.one}-filter` }, "Filter"),
         this.#filter,
-        write,
+        words.action !== "" && write,
         el("button", { type: "button", onclick: () => void this.load() }, "Refresh"),
       ),
       this.#problem,
@@ -149,6 +149,26 @@ export class RecordView {
    */
   isStale(now, shown) {
     return JSON.stringify(now) !== JSON.stringify(shown);
+  }
+
+  /**
+   * Have the panel show what became of the one that it is about.
+   *
+   * @param {T | null} now - Null if it is gone.
+   * @param {T} shown
+   */
+  renew(now, shown) {
+    if (this.isStale(now, shown)) this.select(now);
+  }
+
+  /**
+   * Make what the panel shows behind the facts; null for nothing.
+   *
+   * @param {T} _item
+   * @returns {HTMLElement | null}
+   */
+  more(_item) {
+    return null;
   }
 
   /** Open the dialog that writes another one. */
@@ -254,7 +274,7 @@ export class RecordView {
     const selected = this.selected;
     if (selected !== null && this.#cursor === null) {
       const now = this.#items.find((each) => this.isSame(each, selected)) ?? null;
-      if (this.isStale(now, selected)) this.select(now);
+      this.renew(now, selected);
     }
     this.#list.refresh();
     // A filter looks at what is here: all of it has to come.
@@ -293,6 +313,7 @@ export class RecordView {
         el("div", { class: "buttons start" }, ...actions),
         el("dl", { class: "facts" }, ...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
         el("p", { class: "quiet about" }, about),
+        this.more(item),
       ),
     );
     title.focus({ preventScroll: true });
