@@ -74,7 +74,7 @@ async def test_a_link_that_breaks_while_the_backup_is_asked_is_waited_for(
 
 @pytest.mark.promise("P12")
 async def test_a_backup_that_is_busy_is_waited_for(linked: LinkedNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer than for a handoff: all clients of a node that has died ask at once, and nobody else has what they are owed."""
+    """Longer than for a handoff: all clients of a node that has died ask at once, and nobody else has what is owed."""
     monkeypatch.setattr(taker, "TAKE_SECONDS", 0.05)
     monkeypatch.setattr(taker, "COPY_SECONDS", scaled(20.0))
     async with linked.run("n1", "n2", "n3", backup="n2") as (n1, n2, n3), RawClient(n3.url) as bob:
