@@ -63,6 +63,7 @@ from gateway.app.security.enforcement import Enforcement
 from gateway.app.security.revocations import Revocations
 from gateway.app.security.verifications import Verifications
 from gateway.app.session.session import Session
+from gateway.app.zone_links.linked_clusters import LinkedClusters
 from gateway.catalogue import metrics as catalogue
 from gateway.core.destinations.table import DestinationTable
 from gateway.core.policy.permissions import Policy
@@ -85,6 +86,7 @@ from gateway.ports import (
     Tracer,
 )
 from gateway.ports.administration import Administration
+from gateway.ports.zone_links import ZoneLinks
 
 LAG_SAMPLE: Final = 0.5
 """Seconds between two measurements of the event loop's lag."""
@@ -114,6 +116,7 @@ class Node:
         journal: how the session journal is written; None to write none.
         process_memory: tells how much memory is left; None if nobody can.
         links: to the other nodes, listening; None to have none.
+        zone_links: the port for links with other clusters; None to have none.
 
     Attributes:
         me: as given.
@@ -129,6 +132,7 @@ class Node:
         sweepers: clean up in the grid.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
+        linked_clusters: its links with other clusters; None if it has none.
         mirror: keeps a backup of it; None if it is to have none.
         holder: the copies that it keeps for others; None if it has no links.
     """
@@ -152,6 +156,7 @@ class Node:
         journal: JournalOptions | None = None,
         process_memory: ProcessMemory | None = None,
         links: PeerLinks | None = None,
+        zone_links: ZoneLinks | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
         limits = Limits(parameters, clock=clock, metrics=metrics, log=activity)
@@ -223,6 +228,11 @@ class Node:
             sessions=self.sessions,
             policy=authorisation_policy,
             directory=directory,
+        )
+        self.linked_clusters = (
+            None
+            if zone_links is None
+            else LinkedClusters(context, zone_links, self.authorisation, alive=lambda: self._membership.alive)
         )
         self.mirror = self._make_mirror(context)
         authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
@@ -390,6 +400,8 @@ class Node:
         self._background.once(self._context.memory.run(), "memory")
         if self.links is not None:
             self._background.forever(self.links.take, "links")
+        if self.linked_clusters is not None:
+            self.linked_clusters.start()
         journal = self._context.journal
         if journal.writer is not None:
             self._background.forever(journal.writer.run, "journal")
@@ -509,6 +521,8 @@ class Node:
         self._handshake_limiter.close()
         self.connections.close()
         self.sessions.close()
+        if self.linked_clusters is not None:
+            await self.linked_clusters.close()
         await self._background.close()
         if self.links is not None:
             await self.links.links.close()

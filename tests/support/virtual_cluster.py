@@ -32,6 +32,8 @@ from gateway.adapters.memory import (
     MemoryMetrics,
     MemoryPeerLinks,
     MemoryPeerNetwork,
+    MemoryZoneLinks,
+    MemoryZoneNetwork,
 )
 from gateway.adapters.tokens import ItsdangerousTokenSigner
 from gateway.app.cluster.takeover.stages import FailedNode, Stage
@@ -94,6 +96,7 @@ class VirtualNode:
         grid: its connection to the grid.
         log: what it told.
         metrics: its numbers.
+        zone_links: its port for links with other clusters; None if it has none.
         dead: whether it was killed.
     """
 
@@ -102,6 +105,7 @@ class VirtualNode:
     grid: MemoryGrid
     log: MemoryEventLog
     metrics: MemoryMetrics
+    zone_links: MemoryZoneLinks | None = None
     dead: bool = False
 
 
@@ -116,6 +120,8 @@ class VirtualCluster:
         nodes: all that were started, by name and incarnation.
         steps: of takeovers that were done: by whom, of whom, which stage, which step.
         before_step: awaited before each of them; may kill whoever is about to do it.
+        zone_network: between clusters; None if this one has no links with others.
+        name: of the cluster, there.
     """
 
     settings: dict[str, Any]
@@ -125,6 +131,8 @@ class VirtualCluster:
     nodes: dict[NodeRef, VirtualNode] = field(default_factory=dict)
     steps: list[tuple[NodeRef, NodeRef, str, int]] = field(default_factory=list)
     before_step: Callable[[VirtualNode, NodeRef, str, int], Awaitable[None]] | None = None
+    zone_network: MemoryZoneNetwork | None = None
+    name: str = ""
 
     def now(self) -> float:
         """Read the clock of all nodes and of the grid."""
@@ -152,6 +160,9 @@ class VirtualCluster:
             Settings(node=name, **(QUICK | {"grid_timeout": 2.0} | self.settings)), shared_grid=True
         )
         links = MemoryPeerLinks(self.network, me, started=clock.wall())
+        zone_links = (
+            None if self.zone_network is None else MemoryZoneLinks(self.zone_network, f"{self.name}-{name}".lower())
+        )
         node = Node(
             me=me,
             parameters=parameters,
@@ -166,8 +177,9 @@ class VirtualCluster:
             log=log,
             journal=JournalOptions(release="test"),
             links=links,
+            zone_links=zone_links,
         )
-        made = self.nodes[me] = VirtualNode(me, node, grid, log, metrics)
+        made = self.nodes[me] = VirtualNode(me, node, grid, log, metrics, zone_links)
         stages = node._takeovers._stages
         node._takeovers._stages = replaced(
             stages,
@@ -175,6 +187,8 @@ class VirtualCluster:
             transient=tuple(self._watched(made, each) for each in stages.transient),
         )
         asyncio.get_running_loop().create_task(links.start())
+        if zone_links is not None and node.linked_clusters is not None:
+            asyncio.get_running_loop().create_task(zone_links.start(node.linked_clusters.serve))
         node.presence.announce(listen=f"{name}:1", admin=f"http://{name}:2", version="test")
         return made
 
@@ -197,6 +211,8 @@ class VirtualCluster:
         """Let a node do and hear nothing any more."""
         node.dead = True
         node.grid.cut()
+        if self.zone_network is not None and node.zone_links is not None:
+            self.zone_network.silence(node.zone_links.name)
         for other in self.nodes.values():
             if other is not node:
                 self.network.stall(node.me, other.me)

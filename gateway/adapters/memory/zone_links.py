@@ -81,6 +81,7 @@ class MemoryZoneNetwork:
         self._ports: dict[str, MemoryZoneLinks] = {}
         self._cut: set[frozenset[str]] = set()
         self._faults: dict[_Way, _Faults] = {}
+        self._silent: set[str] = set()
         self._ends: dict[MemoryZoneConnection, None] = {}
 
     # --- Faults -------------------------------------------------------------------------------------------------------
@@ -115,6 +116,20 @@ class MemoryZoneNetwork:
         """Break the connection when *sender* says the message after so many, which does not arrive; once."""
         self.faults(sender, receiver).drop_after = messages
 
+    def silence(self, name: str) -> None:
+        """Let nothing arrive that a port says, nor anything at it: its process is suspended, or dead and unnoticed."""
+        self._silent.add(name)
+
+    def wake(self, name: str) -> None:
+        """End ``silence``."""
+        self._silent.discard(name)
+        for end in self._ends:
+            end.look()
+
+    def is_stalled(self, way: _Way) -> bool:
+        """Tell whether nothing arrives on a way."""
+        return self.faults(*way).is_stalled or not self._silent.isdisjoint(way)
+
     def faults(self, sender: str, receiver: str) -> _Faults:
         """Return what a way suffers."""
         return self._faults.setdefault((sender, receiver), _Faults())
@@ -139,7 +154,7 @@ class MemoryZoneNetwork:
             NoZoneLink: nobody listens there, or the network is cut.
         """
         port = self._ports.get(name)
-        if port is None or frozenset((name, dialer)) in self._cut:
+        if port is None or frozenset((name, dialer)) in self._cut or not self._silent.isdisjoint((name, dialer)):
             raise NoZoneLink(f"wss://{name}:{PORT}: nobody answers")
         return port
 
@@ -291,7 +306,7 @@ class MemoryZoneConnection:
     def _next_in(self) -> float | None:
         """Tell in how many seconds the next message is there; None if that cannot be told."""
         pipe = self._incoming
-        if not pipe.messages or self._network.faults(*pipe.way).is_stalled:
+        if not pipe.messages or self._network.is_stalled(pipe.way):
             return None
         return max(0.0, pipe.messages[0][0] - self._loop.time())
 

@@ -113,6 +113,19 @@ class TakeoverParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneParameters:
+    """Links with other clusters (P18).
+
+    Attributes:
+        name: of this cluster, for people; empty for the beginning of its id.
+        shares: links over which this cluster sends to each other one.
+    """
+
+    name: str = ""
+    shares: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeParameters:
     """Everything about a node that is a matter of configuration.
 
@@ -155,6 +168,7 @@ class NodeParameters:
         mirror: who keeps copies of whose sessions.
         takeover: how nodes take over from others.
         cluster_mode: which nodes serve clients.
+        zones: links with other clusters.
     """
 
     replicated: bool
@@ -194,3 +208,4 @@ class NodeParameters:
     mirror: MirrorParameters = MirrorParameters()
     takeover: TakeoverParameters = TakeoverParameters()
     cluster_mode: ClusterMode = ClusterMode.ACTIVE
+    zones: ZoneParameters = ZoneParameters()

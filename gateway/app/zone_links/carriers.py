@@ -1,0 +1,156 @@
+"""Which links this node carries: one node of the cluster for each, by a lease and a term in the grid.
+
+Nodes share the links out by a hash of their names, so that none has all of them. A link that nobody has for two rounds
+is taken by whoever notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.zone_links.greeting import Target
+from gateway.app.zone_links.knowledge import Knowledge
+from gateway.catalogue import zone_link_log_events as log
+from gateway.catalogue import zone_link_metrics as catalogue
+from gateway.core.types import NodeRef
+from gateway.core.zones.protocol import Purpose
+from gateway.core.zones.records import JoinDirection
+from gateway.ports import Carrier, GridUnavailable, LinkName, TooManyRecords
+
+ROUNDS: Final = 3
+"""Rounds in the time of a lease: one may fail."""
+
+SEEDS: Final = "seeds"
+"""Name of the link by which a zone is met that this cluster has just joined."""
+
+
+def targets(knowledge: Knowledge) -> list[Target]:
+    """List whom this cluster sends to: the other members of its zone, and the joins that go out.
+
+    As long as no other member is known, the seeds of the zone stand for all.
+    """
+    if not knowledge.is_ready:
+        return []
+    found = [Target.join(each) for each in knowledge.joins(JoinDirection.OUT)]
+    zone = knowledge.table.zone
+    if zone is not None:
+        others = knowledge.others
+        found += [Target.member(zone, each) for each in others]
+        if not others and zone.seeds:
+            found.append(
+                Target(
+                    name=SEEDS,
+                    purpose=Purpose.MEET,
+                    reference=zone.uid,
+                    key=zone.key,
+                    urls=zone.seeds,
+                    label="the seeds of the zone",
+                )
+            )
+    return found
+
+
+class Carriers:
+    """Keeps the leases of links.
+
+    Args:
+        context: of the node.
+        knowledge: of zones.
+        shares: links over which this cluster sends to each other one.
+        alive: tells which nodes of the cluster live.
+        changed: told when the node has other links than before; does not wait.
+
+    Attributes:
+        carried: the links that this node has: where each leads, which share it is, and its lease.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        knowledge: Knowledge,
+        *,
+        shares: int,
+        alive: Callable[[], Collection[NodeRef]],
+        changed: Callable[[], None],
+    ) -> None:
+        self.carried: dict[LinkName, tuple[Target, int, Carrier]] = {}
+        self._context = context
+        self._grid = context.grid
+        self._me = context.me
+        self._lease = context.parameters.lease
+        self._knowledge = knowledge
+        self._shares = shares
+        self._alive = alive
+        self._changed = changed
+        self._free: frozenset[LinkName] = frozenset()
+        self._look = asyncio.Event()
+        self._renewed = 0.0
+        knowledge.watch(self._look.set)
+
+    async def run(self) -> None:
+        """Take links, and keep them, for ever."""
+        clock = self._context.clock
+        while True:
+            self._look.clear()
+            asked = clock.monotonic()
+            try:
+                await self._round()
+                self._renewed = asked
+            except (GridUnavailable, TooManyRecords):
+                if clock.monotonic() - self._renewed > self._lease:
+                    self._put({})
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._lease / ROUNDS):
+                    await self._look.wait()
+
+    async def release(self) -> None:
+        """Give all links back: the node stops."""
+        names = tuple(self.carried)
+        self._put({})
+        if names:
+            with suppress(GridUnavailable):
+                await self._grid.zones.release(self._me, names)
+
+    def drop(self, name: LinkName) -> None:
+        """Somebody else has a link, as the grid or the other end has told; the next round will show who."""
+        if name in self.carried:
+            self._put({other: each for other, each in self.carried.items() if other != name})
+
+    async def _round(self) -> None:
+        wanted: dict[LinkName, tuple[Target, int]] = {
+            LinkName(f"{target.name}/{share}"): (target, share)
+            for target in targets(self._knowledge)
+            for share in range(1 if target.name == SEEDS else self._shares)
+        }
+        gone = self.carried.keys() - wanted.keys()
+        if gone:
+            await self._grid.zones.release(self._me, tuple(gone))
+        held: Mapping[LinkName, Carrier] = await self._grid.zones.carriers() if wanted else {}
+        free = frozenset(name for name in wanted if name not in held)
+        mine = {name for name in wanted if name in held and held[name].node == self._me}
+        nodes = sorted({*self._alive(), self._me})
+        names = mine | {each for each in free if each in self._free or preferred(each, nodes) == self._me}
+        self._free = free
+        found = await self._grid.zones.carry(self._me, tuple(names), lease=self._lease) if names else {}
+        self._put({name: (*wanted[name], carrier) for name, carrier in found.items() if carrier.node == self._me})
+
+    def _put(self, carried: dict[LinkName, tuple[Target, int, Carrier]]) -> None:
+        if carried == self.carried:
+            return
+        before, self.carried = self.carried, carried
+        for name in carried.keys() - before.keys():
+            self._context.metrics.add(catalogue.ZONE_CARRIED)
+            self._context.log.emit(log.ZONE_CARRIER, link=name, term=carried[name][2].term, carries=True)
+        for name in before.keys() - carried.keys():
+            self._context.log.emit(log.ZONE_CARRIER, link=name, term=before[name][2].term, carries=False)
+        self._changed()
+
+
+def preferred(name: LinkName, nodes: Sequence[NodeRef]) -> NodeRef:
+    """Tell which of some nodes should have a link: the same one for all who ask."""
+    return max(nodes, key=lambda node: blake2b(f"{node} {name}".encode(), digest_size=8).digest())

@@ -1,0 +1,417 @@
+"""All links of a node with other clusters: those that it carries, and those that others have opened to it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.zone_links.carried_link import CarriedLink
+from gateway.app.zone_links.carriers import Carriers
+from gateway.app.zone_links.greeting import GREETING_SECONDS, Judged, NotLinked, Target, expect, greet, meet
+from gateway.app.zone_links.judging import Judge
+from gateway.app.zone_links.knowledge import Knowledge
+from gateway.app.zone_links.leaving import Leaving
+from gateway.app.zone_links.receiver import Receiver
+from gateway.app.zone_links.sender import LinkProgress, Sender
+from gateway.app.zone_links.streams import OutgoingStreams
+from gateway.app.zone_links.views import ZoneLinkView
+from gateway.catalogue import log_events
+from gateway.catalogue import zone_link_log_events as log
+from gateway.catalogue import zone_link_metrics as catalogue
+from gateway.core.types import NodeRef
+from gateway.core.wire.errors import GatewayError
+from gateway.core.zones.compaction import MOST_SELECTORS
+from gateway.core.zones.messages import encode
+from gateway.core.zones.protocol import Members, Purpose, Refuse, Welcome, ZoneRefusal
+from gateway.core.zones.records import Member, ZoneUid
+from gateway.core.zones.routes import ClusterId
+from gateway.ports import GridUnavailable, LinkName, TooManyRecords
+from gateway.ports.zone_links import NoZoneLink, ZoneConnection, ZoneLinkBroken, ZoneLinkLimits, ZoneLinks
+
+MOST_RECEIVERS: Final = 512
+"""Links that others have opened to one node: each costs up to its inbox of memory."""
+
+MOST_HEARD: Final = 3 * MOST_SELECTORS
+"""Selectors that another cluster may tell: while all of them change, those of before and after are there together."""
+
+LOGGED_EVERY: Final = 60.0
+"""Seconds in which one address is told of once for a reason: strangers must not fill the log."""
+
+MOST_LOGGED: Final = 1_000
+"""Addresses and reasons that are remembered for that."""
+
+GRID_RETRY: Final = 0.5
+"""Seconds before the grid is asked again for the id of the cluster."""
+
+ID_BYTES: Final = 12
+"""Of the id of a cluster, before it is written in letters."""
+
+
+class NotIntroduced(GatewayError):
+    """A zone could not be met; the message tells why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """What a member of a zone has told of it.
+
+    Attributes:
+        zone: uid of the zone.
+        name: of the zone.
+        members: of it, those that have left included.
+    """
+
+    zone: ZoneUid
+    name: str
+    members: tuple[Member, ...]
+
+
+class LinkedClusters:
+    """Keeps links.
+
+    Args:
+        context: of the node.
+        links: its port for them; not started yet.
+        authorisation: says what the principals of links may do.
+        alive: tells which nodes of the cluster live.
+        limits: of links.
+
+    Attributes:
+        knowledge: what is known of zones.
+        carriers: which links this node carries.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        links: ZoneLinks,
+        authorisation: Authorisation,
+        *,
+        alive: Callable[[], Collection[NodeRef]],
+        limits: ZoneLinkLimits = ZoneLinkLimits(),  # noqa: B008 - it does not change
+    ) -> None:
+        self.knowledge = Knowledge()
+        self.links = links
+        self._context = context
+        self._authorisation = authorisation
+        self._name = context.parameters.zones.name
+        self._shares = shares = context.parameters.zones.shares
+        self._limits = limits
+        self._streams = OutgoingStreams(context)
+        self._changed = asyncio.Event()
+        self.carriers = Carriers(context, self.knowledge, shares=shares, alive=alive, changed=self._changed.set)
+        self._carried: dict[LinkName, CarriedLink] = {}
+        self._receivers: dict[LinkName, Receiver] = {}
+        self._progress: dict[LinkName, LinkProgress] = {}
+        self._logged: OrderedDict[tuple[str, ZoneRefusal], float] = OrderedDict()
+        self._closing = False
+        self._watch()
+
+    # --- Life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to work; the port is started by whoever made it, with ``serve``."""
+        background = self._context.background
+        background.forever(self._identify, "zone-identity")
+        background.forever(self._follow_table, "zone-table")
+        background.forever(self._follow_interest, "zone-interest")
+        background.forever(self.carriers.run, "zone-carriers")
+        background.forever(self._streams.run, "zone-streams")
+        background.forever(self._streams.follow, "zone-streams-follow")
+        background.forever(self._keep, "zone-links")
+
+    async def close(self) -> None:
+        """Hang up politely, so that others dial other nodes, and give the leases back."""
+        self._closing = True
+        for link in tuple(self._carried.values()):
+            await link.close()
+        self._carried.clear()
+        for receiver in tuple(self._receivers.values()):
+            receiver.end(NotLinked(ZoneRefusal.STOPPED, "the node stops"))
+        await asyncio.sleep(0)
+        await self.links.close()
+        await self.carriers.release()
+
+    async def _identify(self) -> None:
+        """Learn the id of this cluster, and give it back to a grid that has lost it."""
+        losses = -1
+        changed = asyncio.Event()
+        self.knowledge.watch(changed.set)
+        try:
+            while True:
+                if losses != self.knowledge.losses:
+                    losses = self.knowledge.losses
+                    suggested = self.knowledge.cluster or secrets.token_urlsafe(ID_BYTES)
+                    try:
+                        cluster = ClusterId(await self._context.grid.nodes.cluster(suggested))
+                    except GridUnavailable:
+                        losses = -1
+                        await asyncio.sleep(GRID_RETRY)
+                        continue
+                    self.knowledge.learn_identity(cluster, self._name or cluster[:8])
+                changed.clear()
+                await changed.wait()
+        finally:
+            self.knowledge.unwatch(changed.set)
+
+    async def _follow_table(self) -> None:
+        async for table in self._context.grid.zones.follow():
+            self.knowledge.learn_table(table)
+
+    async def _follow_interest(self) -> None:
+        async for interest in self._context.grid.zones.follow_interest():
+            self.knowledge.learn_interest(interest)
+
+    async def _keep(self) -> None:
+        """Have a link for each lease of one."""
+        while not self._closing:
+            self._changed.clear()
+            carried = dict(self.carriers.carried)
+            for name, link in tuple(self._carried.items()):
+                wanted = carried.get(name)
+                if wanted is None or wanted[0] != link.target or wanted[2].term != link.term:
+                    del self._carried[name]
+                    await link.close()
+            for name, (target, share, carrier) in carried.items():
+                if name not in self._carried:
+                    self._carried[name] = CarriedLink(
+                        self._context,
+                        name,
+                        target,
+                        self._progress_of(name, carrier.term),
+                        share=share,
+                        term=carrier.term,
+                        connect=self._connect,
+                        stale=self.carriers.drop,
+                    )
+            await self._changed.wait()
+
+    def _progress_of(self, name: LinkName, term: int) -> LinkProgress:
+        """Return what is known of a link; nothing, if somebody else has had it since."""
+        known = self._progress.get(name)
+        if known is None or known.term != term:
+            known = LinkProgress(name, term, depth=self._context.parameters.topic_depth, most=MOST_HEARD)
+        for gone in self._progress.keys() - self.carriers.carried.keys():
+            del self._progress[gone]
+        self._progress[name] = known
+        return known
+
+    # --- Links that this node carries ---------------------------------------------------------------------------------
+
+    async def _connect(self, link: CarriedLink, url: str) -> None:
+        """Have one connection of a link until it breaks."""
+        connection = await self.links.dial(url, within=GREETING_SECONDS)
+        try:
+            shares = 1 if link.target.purpose is Purpose.MEET else self._shares
+            welcome = await self._greeted(connection, link.target, link.share, shares, link.term)
+            if link.target.purpose is Purpose.MEET:
+                members = await _told(connection)
+                await self._merge(members)
+                return
+            sender = Sender(
+                self._context,
+                self.knowledge,
+                self._streams,
+                connection,
+                link.target,
+                term=link.term,
+                share=link.share,
+                shares=shares,
+                progress=link.progress,
+                leaving=Leaving(
+                    self._context,
+                    self._authorisation,
+                    self.knowledge,
+                    link.target,
+                    link.progress.heard,
+                    cluster=welcome.cluster,
+                    place=welcome.place,
+                ),
+                limits=self._limits,
+            )
+            link.is_up(sender, welcome.cluster)
+            try:
+                await sender.run()
+            except NotLinked as error:
+                await sender.talk.refuse(error)
+                raise
+        finally:
+            connection.abort()
+
+    async def _greeted(self, connection: ZoneConnection, target: Target, share: int, shares: int, term: int) -> Welcome:
+        try:
+            async with asyncio.timeout(GREETING_SECONDS):
+                return await greet(connection, target, self.knowledge, share=share, shares=shares, term=term)
+        except TimeoutError:
+            raise NotLinked(ZoneRefusal.BUSY, f"{target.label} does not answer") from None
+
+    async def introduce(self, urls: Sequence[str], *, zone: str, key: str) -> Introduction:
+        """Get to know a zone by one of its members, for an administrator who wants to enter it.
+
+        Args:
+            urls: where members may be; the first that answers is asked.
+            zone: its uid or its name.
+            key: of its secret (``zone_key``).
+
+        Raises:
+            NotIntroduced: see there.
+        """
+        target = Target(
+            name="introduction", purpose=Purpose.MEET, reference=zone, key=key, urls=tuple(urls), label="the member"
+        )
+        reasons = []
+        for url in urls:
+            try:
+                connection = await self.links.dial(url, within=GREETING_SECONDS)
+            except NoZoneLink as error:
+                reasons.append(str(error))
+                continue
+            try:
+                welcome = await self._greeted(connection, target, 0, 1, 0)
+                members = await _told(connection)
+                return Introduction(ZoneUid(welcome.zone), welcome.zone_name, tuple(members))
+            except (NotLinked, ZoneLinkBroken) as error:
+                reasons.append(f"{url}: {error}")
+            finally:
+                connection.abort()
+        raise NotIntroduced("; ".join(reasons) or "no URL was given of a member of the zone")
+
+    # --- Links that others have opened --------------------------------------------------------------------------------
+
+    async def serve(self, connection: ZoneConnection) -> None:
+        """Serve a connection that was accepted, until it is over."""
+        try:
+            async with asyncio.timeout(GREETING_SECONDS):
+                judged = await meet(connection, self.knowledge)
+            receiver = self._receiver(connection, judged)
+        except TimeoutError:
+            self._refused(connection, NotLinked(ZoneRefusal.BUSY, "nothing was said in time"))
+        except ZoneLinkBroken:
+            pass
+        except NotLinked as error:
+            self._refused(connection, error)
+            await connection.close(b"" if error.told else encode(Refuse(error.why, str(error))))
+        else:
+            if judged.member is not None:
+                await self._merge([judged.member])
+            if judged.source.is_meeting:
+                await self._serve(receiver)
+            else:
+                await self._serve_link(receiver)
+
+    async def _serve_link(self, receiver: Receiver) -> None:
+        link, label = receiver.source.link, receiver.source.label
+        self._receivers[link] = receiver
+        self._context.log.emit(log.ZONE_LINK_UP, remote=label, direction="in", link=link)
+        try:
+            why = await self._serve(receiver)
+        finally:
+            if self._receivers.get(link) is receiver:
+                del self._receivers[link]
+        self._context.log.emit(log.ZONE_LINK_DOWN, remote=label, direction="in", link=link, why=why)
+
+    async def _serve(self, receiver: Receiver) -> str:
+        """Serve a link until it is over; returns why it is."""
+        try:
+            await receiver.run()
+        except ZoneLinkBroken as error:
+            return str(error)
+        except NotLinked as error:
+            if not error.told and not receiver.source.is_meeting:
+                self._context.metrics.add(catalogue.ZONE_LINKS_REFUSED, label=error.why.value)
+            await receiver.talk.refuse(error)
+            return str(error)
+        return "it has ended"
+
+    def _receiver(self, connection: ZoneConnection, judged: Judged) -> Receiver:
+        source = judged.source
+        before = self._receivers.get(source.link)
+        if before is not None and before.source.term > source.term:
+            raise NotLinked(ZoneRefusal.STALE, f"another node of {source.cluster} sends by now")
+        if self._closing:
+            raise NotLinked(ZoneRefusal.STOPPED, "the node stops")
+        if before is None and len(self._receivers) >= MOST_RECEIVERS:
+            raise NotLinked(ZoneRefusal.BUSY, f"there are {MOST_RECEIVERS} links already")
+        if before is not None:
+            before.end(NotLinked(ZoneRefusal.STALE, "another connection has taken over"))
+        judge = Judge(self._context, self._authorisation, self.knowledge, source)
+        return Receiver(self._context, self.knowledge, connection, judge, self._limits)
+
+    async def _merge(self, members: Sequence[Member]) -> None:
+        zone = self.knowledge.table.zone
+        own = [each for each in members if zone is not None and each.zone == zone.uid]
+        try:
+            await self._context.grid.zones.merge(own, own=self.knowledge.cluster)
+        except (GridUnavailable, TooManyRecords) as error:
+            # They are told again when the next link comes up.
+            self._context.log.emit(log_events.BACKGROUND_TASK_FAILED, task="zone-members", error=repr(error))
+
+    def _refused(self, connection: ZoneConnection, error: NotLinked) -> None:
+        if error.told:
+            return
+        self._context.metrics.add(catalogue.ZONE_LINKS_REFUSED, label=error.why.value)
+        key, now = (connection.address, error.why), self._context.clock.monotonic()
+        if now - self._logged.get(key, -LOGGED_EVERY) < LOGGED_EVERY:
+            return
+        self._logged[key] = now
+        self._logged.move_to_end(key)
+        while len(self._logged) > MOST_LOGGED:
+            self._logged.popitem(last=False)
+        self._context.log.emit(
+            log.ZONE_LINK_REFUSED, address=connection.address, reason=error.why.value, why=str(error)
+        )
+
+    # --- For people ---------------------------------------------------------------------------------------------------
+
+    def views(self) -> list[ZoneLinkView]:
+        """Describe all links of this node."""
+        found = [each.view() for _, each in sorted(self._carried.items()) if each.target.purpose is not Purpose.MEET]
+        return found + [each.view() for _, each in sorted(self._receivers.items())]
+
+    def _watch(self) -> None:
+        watch = self._context.metrics.watch
+        watch(
+            catalogue.ZONE_LINKS, lambda: sum(each.sender is not None for each in self._carried.values()), label="out"
+        )
+        watch(catalogue.ZONE_LINKS, lambda: len(self._receivers), label="in")
+        watch(catalogue.ZONE_LINKS_WANTED, lambda: len(self.carriers.carried))
+        watch(catalogue.ZONE_WAITING, lambda: sum(each.unacknowledged for each in self._senders()))
+        watch(catalogue.ZONE_BEHIND, lambda: max((each.behind for each in self._senders()), default=0))
+        watch(catalogue.ZONE_CLOCK, self._clock_difference)
+        watch(catalogue.ZONE_INTEREST, lambda: len(self.knowledge.interest), label="own")
+        watch(
+            catalogue.ZONE_INTEREST,
+            lambda: sum(len(each.progress.heard) for each in self._carried.values()),
+            label="others",
+        )
+
+    def _senders(self) -> list[Sender]:
+        return [each.sender for each in self._carried.values() if each.sender is not None]
+
+    def _clock_difference(self) -> float:
+        talks = [each.talk for each in self._senders()] + [each.talk for each in self._receivers.values()]
+        return max((abs(each.clock_difference) for each in talks), default=0.0)
+
+
+async def _told(connection: ZoneConnection) -> list[Member]:
+    """Read what a member tells of its zone to somebody who only meets it, until it hangs up."""
+    members: list[Member] = []
+    try:
+        async with asyncio.timeout(GREETING_SECONDS):
+            while True:
+                message = await expect(connection)
+                if isinstance(message, Members):
+                    members += message.members
+    except NotLinked as error:
+        if error.why is not ZoneRefusal.STOPPED:
+            raise
+    except (ZoneLinkBroken, TimeoutError):
+        if not members:
+            raise NotLinked(ZoneRefusal.BUSY, "it told of no member") from None
+    return members
