@@ -50,6 +50,7 @@ html_title = f"Session gateway {__version__}"
 html_favicon = str(_ROOT / "gateway/adapters/admin/page/icon.svg")
 html_static_path = [str(Path(__file__).with_name("static"))]
 html_css_files = ["site.css"]
+html_js_files = ["from_disk.js"]
 html_copy_source = False
 html_show_sourcelink = False
 # The colours of the console and of the demo page.
