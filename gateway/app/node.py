@@ -15,6 +15,7 @@ from gateway.app.administration import (
     ClusterRevocations,
     ClusterSessions,
     ClusterTopics,
+    ClusterZones,
 )
 from gateway.app.admission.connection_limiter import ConnectionLimiter
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
@@ -64,6 +65,7 @@ from gateway.app.security.revocations import Revocations
 from gateway.app.security.verifications import Verifications
 from gateway.app.session.session import Session
 from gateway.app.zone_links.linked_clusters import LinkedClusters
+from gateway.app.zones.zones import Zones
 from gateway.catalogue import metrics as catalogue
 from gateway.core.destinations.table import DestinationTable
 from gateway.core.policy.permissions import Policy
@@ -129,6 +131,7 @@ class Node:
         revocations: who is refused, and how to refuse more.
         enforcement: ends the sessions of those who are.
         destinations: what paths are, and how to say it.
+        zones: what it knows of zones, and tells the others.
         sweepers: clean up in the grid.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
@@ -300,6 +303,7 @@ class Node:
             takeovers=self.takeovers,
         )
         self._membership.report_by(self._reports)
+        self.zones = Zones(context, self.sessions, is_master=lambda: self._membership.is_master)
         self._takeovers, self._suspicion = self._make_takeovers(context)
         self._planned_stop = PlannedStop(
             context,
@@ -329,6 +333,7 @@ class Node:
             sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
             topics=ClusterTopics(context, self._store, self.sessions),
             destinations=ClusterDestinations(self.destinations),
+            zones=ClusterZones(context, self.zones.knowledge),
             durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),
             queues=ClusterQueues(context.grid.queues),
             revocations=ClusterRevocations(self.revocations),
@@ -390,6 +395,7 @@ class Node:
         self._background.forever(self.revocations.follow, "revocations")
         self._background.forever(self.revocations.forget, "forget-revocations")
         self._background.forever(self.destinations.follow, "destinations")
+        self.zones.start()
         self._background.forever(self.connections.consumers.run, "consumers")
         self._background.forever(self.sessions.advise, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")

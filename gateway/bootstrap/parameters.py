@@ -142,6 +142,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
             timeout=settings.drain_timeout,
         ),
         cluster_mode=settings.cluster_mode,
+        cluster_name=settings.cluster or "",
         mirror=MirrorParameters(
             backup=settings.backup,
             mode=settings.mirror,

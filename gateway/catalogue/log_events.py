@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.catalogue import takeover_log_events, zone_link_log_events
+from gateway.catalogue import takeover_log_events, zone_link_log_events, zone_log_events
 from gateway.catalogue.log_event import Level, LogEvent
 
 NODE_STARTED = LogEvent(
@@ -576,7 +576,12 @@ JOURNAL_INCOMPLETE = LogEvent(
 
 LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(
     each
-    for module in (globals(), vars(takeover_log_events), vars(zone_link_log_events))
+    for module in (
+        globals(),
+        vars(takeover_log_events),
+        vars(zone_link_log_events),
+        vars(zone_log_events),
+    )
     for each in list(module.values())
     if isinstance(each, LogEvent)
 )

@@ -22,6 +22,7 @@ from gateway.catalogue import (
     topology_metrics,
     transaction_metrics,
     zone_link_metrics,
+    zone_metrics,
 )
 from gateway.catalogue.log_events import LOG_EVENTS, LOG_LINES_DROPPED
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
@@ -555,6 +556,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(takeover_metrics),
         vars(transaction_metrics),
         vars(zone_link_metrics),
+        vars(zone_metrics),
     )
     for each in list(module.values())
     if isinstance(each, Metric)

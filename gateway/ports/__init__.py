@@ -94,6 +94,8 @@ from gateway.ports.nodes import (
     NodeReport,
     Takeover,
     TakeoverProgress,
+    ZoneLinkReport,
+    ZoneLinkState,
 )
 from gateway.ports.origins import (
     LATEST_STAMP,
@@ -420,6 +422,8 @@ __all__ = [
     "Up",
     "VerificationPool",
     "VerificationRefused",
+    "ZoneLinkReport",
+    "ZoneLinkState",
     "ZoneStore",
     "ZoneTable",
     "check_stamps",

@@ -25,6 +25,7 @@ from gateway.ports.administration_basics import (
 from gateway.ports.destination_administration import DestinationAdministration, DestinationView
 from gateway.ports.durable_administration import DurableAdministration
 from gateway.ports.queue_administration import QueueAdministration
+from gateway.ports.zone_administration import ZoneAdministration
 
 __all__ = [
     "Administration",
@@ -560,6 +561,7 @@ class Administration:
         destinations: what paths are.
         durables: durable subscriptions.
         queues: the queues of the cluster.
+        zones: zones, their members, and joins.
         revocations: what is blocked.
         configuration: what this node runs with.
     """
@@ -571,5 +573,6 @@ class Administration:
     destinations: DestinationAdministration
     durables: DurableAdministration
     queues: QueueAdministration
+    zones: ZoneAdministration
     revocations: RevocationAdministration
     configuration: tuple[SettingView, ...] = ()

@@ -111,6 +111,51 @@ class Takeover:
     progress: TakeoverProgress
 
 
+class ZoneLinkState(StrEnum):
+    """How a link to another cluster is."""
+
+    UP = "up"
+    DOWN = "down"
+    """It cannot be reached, or is being tried."""
+    REFUSED = "refused"
+    """One of the two does not want the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZoneLinkReport:
+    """What a node tells of a link to another cluster that it has.
+
+    Attributes:
+        name: of the link.
+        remote: id of the other cluster, or the name of the join.
+        remote_name: of the other cluster, for people; empty if it is not known.
+        direction: ``out`` if events go there, ``in`` if they come.
+        state: how it is.
+        detail: why it is not up, for people.
+        since: since when it is so, in seconds since 1970.
+        events: that have crossed, since the node started.
+        bytes: likewise.
+        behind: entries of streams that have yet to be looked at.
+        unacknowledged: events that were sent and not acknowledged.
+        duplicates: events that were not taken, as they were there already.
+        selectors: that were told, or heard, of interest.
+    """
+
+    name: str
+    remote: str
+    remote_name: str = ""
+    direction: str = "out"
+    state: str = ZoneLinkState.DOWN.value
+    detail: str = ""
+    since: float = 0.0
+    events: int = 0
+    bytes: int = 0
+    behind: int = 0
+    unacknowledged: int = 0
+    duplicates: int = 0
+    selectors: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
     """What a node tells the others of itself, about as often as it renews its lease.
@@ -132,6 +177,9 @@ class NodeReport:
         failure_domain: what it fails with, such as its rack; empty if it does not say.
         suspects: the nodes with a lease that it does not hear any more, as texts of their names and incarnations.
         urls: where clients reach it, of what it advertises.
+        zone_url: where it takes links of other clusters; empty if it takes none.
+        zone_fingerprint: SHA-256 of the certificate that it shows there, in hexadecimal.
+        zone_links: the links to other clusters that it has.
     """
 
     listen: str
@@ -150,6 +198,9 @@ class NodeReport:
     failure_domain: str = ""
     suspects: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
+    zone_url: str = ""
+    zone_fingerprint: str = ""
+    zone_links: tuple[ZoneLinkReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,8 @@ class Action(StrEnum):
     DESTINATIONS_DECLARE = "destinations:declare"
     QUEUES_READ = "queues:read"
     QUEUES_WRITE = "queues:write"
+    ZONES_READ = "zones:read"
+    ZONES_CHANGE = "zones:change"
     REVOCATIONS_READ = "revocations:read"
     REVOCATIONS_WRITE = "revocations:write"
     CONFIGURATION_READ = "configuration:read"

@@ -42,6 +42,8 @@ _UNKNOWN: Final = {
     "durable": Kind.DURABLE_UNKNOWN,
     "queue": Kind.QUEUE_UNKNOWN,
     "revocation": Kind.REVOCATION_UNKNOWN,
+    "zone": Kind.ZONE_UNKNOWN,
+    "join": Kind.JOIN_UNKNOWN,
 }
 
 

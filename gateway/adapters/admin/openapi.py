@@ -42,6 +42,7 @@ _TAGS: Final = {
     "Destinations": "What paths are.",
     "Durable subscriptions": "Places in topics with history that outlive sessions.",
     "Queues": "Queues, and the messages that nobody is given any more.",
+    "Zones": "Zones of clusters, and static joins between them.",
     "Revocations": "Blocked sessions, principals and credentials.",
     "Configuration": "What a node runs with.",
     "Access": "Who asks.",

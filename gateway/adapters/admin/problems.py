@@ -36,6 +36,8 @@ class Kind(Enum):
     DURABLE_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such durable subscription")
     QUEUE_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such queue")
     REVOCATION_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such revocation")
+    ZONE_UNKNOWN = (HTTPStatus.NOT_FOUND, "The cluster is in no zone")
+    JOIN_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such join")
     METHOD_NOT_ALLOWED = (HTTPStatus.METHOD_NOT_ALLOWED, "The page does not know this method")
     CONFLICT = (HTTPStatus.CONFLICT, "It cannot be done in the current state")
     TOO_LARGE = (HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large")

@@ -37,10 +37,11 @@ from gateway.ports import (
     Ownership,
     Takeover,
     TakeoverProgress,
+    ZoneLinkReport,
 )
 
 _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
-    **dict.fromkeys(("listen", "admin", "version", "link", "failure_domain"), str),
+    **dict.fromkeys(("listen", "admin", "version", "link", "failure_domain", "zone_url", "zone_fingerprint"), str),
     **dict.fromkeys(("started", "lag"), (int, float)),
     **dict.fromkeys(("connected", "disconnected", "session_bytes"), int),
     "draining": bool,
@@ -48,6 +49,7 @@ _REPORTED: Final[Mapping[str, type | tuple[type, ...]]] = {
     "link_protocols": list,
     "suspects": list,
     "urls": list,
+    "zone_links": list,
     "largest": dict,
 }
 """What a report tells, and of what types that is in JSON."""
@@ -412,7 +414,33 @@ def _report(stored: bytes) -> NodeReport | None:
     except TypeError:
         return None
     lists: dict[str, Any] = {name: tuple(getattr(report, name)) for name, kinds in _REPORTED.items() if kinds is list}
+    lists["zone_links"] = tuple(map(_link, told.get("zone_links", ())))
     return dataclasses.replace(report, **lists)
+
+
+_LINK_FIELDS: Final = {each.name: type(each.default) for each in dataclasses.fields(ZoneLinkReport)} | {
+    "name": str,
+    "remote": str,
+}
+
+
+def _link(told: Any) -> ZoneLinkReport:
+    """Read what a node has told of a link; what a later release tells besides is ignored.
+
+    Raises:
+        ValueError: it is no such thing.
+    """
+    if not isinstance(told, dict):
+        raise ValueError("a link is no JSON object")  # noqa: TRY004 - what is read is wrong, not who reads it
+    known = {name: told[name] for name in _LINK_FIELDS if name in told}
+    for name, value in known.items():
+        kind = _LINK_FIELDS[name]
+        if isinstance(value, bool) or not isinstance(value, (int, float) if kind is float else kind):
+            raise ValueError(f"{name!r} of a link is of another type")  # noqa: TRY004 - as above
+    try:
+        return ZoneLinkReport(**known)
+    except TypeError:
+        raise ValueError("a link has no name") from None
 
 
 def _progress(stored: bytes) -> TakeoverProgress:

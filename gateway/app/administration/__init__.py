@@ -7,6 +7,7 @@ from gateway.app.administration.queues import ClusterQueues
 from gateway.app.administration.revocations import ClusterRevocations
 from gateway.app.administration.sessions import ClusterSessions
 from gateway.app.administration.topics import ClusterTopics
+from gateway.app.administration.zones import ClusterZones
 
 __all__ = [
     "ClusterDestinations",
@@ -16,4 +17,5 @@ __all__ = [
     "ClusterRevocations",
     "ClusterSessions",
     "ClusterTopics",
+    "ClusterZones",
 ]

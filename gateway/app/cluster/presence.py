@@ -10,7 +10,7 @@ from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.core.pacing.shared_bytes import HeldBytes
 from gateway.core.types import NodeRef
-from gateway.ports import GridUnavailable, NodeReport, PeerLinks
+from gateway.ports import GridUnavailable, NodeReport, PeerLinks, ZoneLinkReport
 
 
 class Presence:
@@ -27,6 +27,8 @@ class Presence:
 
     Attributes:
         lag: seconds by which the event loop was late when that was last measured.
+        zone_place: where it takes links of other clusters, and the fingerprint of its certificate there.
+        zone_links: tells of the links to other clusters that it has.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class Presence:
         self._started = context.clock.wall()
         self._places: tuple[str, str, str] | None = None
         self.lag = 0.0
+        self.zone_place = ("", "")
+        self.zone_links: Callable[[], Sequence[ZoneLinkReport]] = tuple
 
     def announce(self, *, listen: str, admin: str, version: str, urls: tuple[str, ...] = ()) -> None:
         """Begin to report; the ports are known only once they listen.
@@ -93,6 +97,9 @@ class Presence:
             failure_domain=self._failure_domain,
             suspects=tuple(map(str, self._suspects())),
             urls=self._urls,
+            zone_url=self.zone_place[0],
+            zone_fingerprint=self.zone_place[1],
+            zone_links=tuple(self.zone_links()),
         )
 
     async def tell(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -189,6 +190,18 @@ class Delivery:
         self.watchers.selects(session, selections)
         if self._moved is not None:
             self._moved(session)
+
+    def watch_selected(self, on_selected: Callable[[], None] | None) -> None:
+        """Begin to keep what is ``selected``, and have *on_selected* called after changes; None to keep it no more."""
+        if on_selected is None:
+            self._index.unwatch_selected()
+        else:
+            self._index.watch_selected(on_selected)
+
+    @property
+    def selected(self) -> AbstractSet[Selector]:
+        """The selectors that sessions here select, those included whose window runs; while it is watched."""
+        return self._index.selected
 
     def in_force(self, session: Session) -> Selections:
         """Return the list by which the session is sent updates now."""

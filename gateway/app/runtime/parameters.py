@@ -169,6 +169,7 @@ class NodeParameters:
         takeover: how nodes take over from others.
         cluster_mode: which nodes serve clients.
         zones: links with other clusters.
+        cluster_name: of the cluster, for people; empty if it has none.
     """
 
     replicated: bool
@@ -209,3 +210,4 @@ class NodeParameters:
     takeover: TakeoverParameters = TakeoverParameters()
     cluster_mode: ClusterMode = ClusterMode.ACTIVE
     zones: ZoneParameters = ZoneParameters()
+    cluster_name: str = ""

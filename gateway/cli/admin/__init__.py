@@ -33,6 +33,10 @@ _COMMANDS: Final = {
     ),
     "queue": LazyCommand("gateway.cli.admin.queues", "queue", "See queues, and put dead letters back or drop them."),
     "durable": LazyCommand("gateway.cli.admin.durables", "durable", "See durable subscriptions, and remove them."),
+    "zone": LazyCommand("gateway.cli.admin.zones", "zone", "See and change in which zone this cluster is."),
+    "join": LazyCommand(
+        "gateway.cli.admin.zones", "joins", "See and change static joins with clusters of other zones."
+    ),
     "drain": LazyCommand(_CHANGES, "drain", "Move all clients of NODE to other nodes; NODE keeps running."),
     "undrain": LazyCommand(_CHANGES, "undrain", "End the drain of NODE: it accepts sessions again."),
     "close": LazyCommand(_CHANGES, "close", "End SESSION for good; its client cannot resume it."),

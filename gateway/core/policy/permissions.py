@@ -39,6 +39,8 @@ from gateway.core.wire.errors import InvalidSelector
 ADMIN_ACTIONS: Final[Mapping[str, str]] = {
     "configuration:read": "see the effective configuration, without secrets",
     "destinations:declare": "say of which topics history is kept, and how much",
+    "zones:read": "see zones, their members, joins and links",
+    "zones:change": "make, join and leave zones, and change joins",
     "destinations:read": "see what paths are",
     "queues:read": "see queues, and their dead letters",
     "queues:write": "put dead letters of queues back, or drop them",

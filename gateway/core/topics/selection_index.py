@@ -27,7 +27,8 @@ of sets, and are given up some at a time, by each change and by whoever calls ``
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from sys import getsizeof
 from typing import Final, Generic, TypeVar
@@ -173,6 +174,10 @@ class _Subscription(Generic[S]):
         self.next_rank = 0
 
 
+def _nobody() -> None:
+    """Nobody wants to be told."""
+
+
 class SelectionIndex(Generic[S]):
     """Answers which subscribers select a topic, and which topic partitions anybody is interested in.
 
@@ -203,6 +208,8 @@ class SelectionIndex(Generic[S]):
         self._interest_everywhere = 0
         self._interest: frozenset[int] = frozenset()
         self._interest_is_current = True
+        self._selected: set[Selector] | None = None
+        self._on_selected: Callable[[], None] = _nobody
 
     # --- Questions ------------------------------------------------------------------------------------------------
 
@@ -247,6 +254,28 @@ class SelectionIndex(Generic[S]):
                 else frozenset(partition for partition, count in enumerate(self._interest_counts) if count)
             )
         return self._interest
+
+    def watch_selected(self, on_selected: Callable[[], None]) -> None:
+        """Begin to keep what is ``selected``, and have *on_selected* called whenever that changes; it must not wait.
+
+        Whoever needs that pays for it: one more reference for each selector.
+        """
+        self._on_selected = on_selected
+        self._selected = {
+            entry.selector
+            for subscription in self._subscriptions.values()
+            for entry in subscription.selections.entries
+            if entry.selects
+        }
+
+    def unwatch_selected(self) -> None:
+        """Keep it no more."""
+        self._selected, self._on_selected = None, _nobody
+
+    @property
+    def selected(self) -> AbstractSet[Selector]:
+        """The selectors that anybody selects, though others of theirs may deselect some of it; while it is watched."""
+        return frozenset() if self._selected is None else self._selected
 
     def selections(self, subscriber: S) -> Selections:
         """Return what ``set`` was last called with for *subscriber*; ``NOTHING`` for a stranger."""
@@ -375,6 +404,9 @@ class SelectionIndex(Generic[S]):
     # --- Interest -------------------------------------------------------------------------------------------------
 
     def _count_interest(self, selector: Selector, change: int) -> None:
+        if self._selected is not None:
+            (self._selected.add if change > 0 else self._selected.discard)(selector)
+            self._on_selected()
         reached = partitions(selector, self._depth)
         if len(reached) == TOPIC_PARTITIONS:
             self._interest_everywhere += change

@@ -274,7 +274,9 @@ def check_link_urls(field: str, urls: Sequence[str]) -> tuple[str, ...]:
         except ValueError:
             fits = False
         if not fits or len(url) > MOST_URL_CHARACTERS:
-            raise InvalidRecord(field, f"{shown(url)} is no URL of a link, such as wss://gateway.example:8300")
+            # A password may be in it.
+            said = "one with a user" if "@" in url else shown(url)
+            raise InvalidRecord(field, f"has {said}, which is no URL of a link, such as wss://gateway.example:8300")
     return tuple(url.rstrip("/") for url in urls)
 
 

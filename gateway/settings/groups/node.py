@@ -92,6 +92,13 @@ class NodeSettings:
         absent="no agent check",
         reason="Only HAProxy asks for it.",
     )
+    cluster: str | None = optional(
+        Word(_NAME_PATTERN, "up to 63 letters, digits, dots, dashes and underscores, beginning with a letter or digit"),
+        "Name of the cluster, for people: other clusters of its zone show it. The same on all nodes. See "
+        "[Connect clusters](../how-to/connect-clusters.md).",
+        absent="no name; other clusters show its id",
+        reason="A cluster has a random id that tells it from all others.",
+    )
     cluster_mode: ClusterMode = setting(
         OneOf(ClusterMode),
         ClusterMode.ACTIVE,

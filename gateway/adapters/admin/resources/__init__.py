@@ -10,6 +10,7 @@ from gateway.adapters.admin.resources import (
     sessions,
     this_node,
     topics,
+    zones,
 )
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -19,6 +20,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *destinations.OPERATIONS,
     *durables.OPERATIONS,
     *queues.OPERATIONS,
+    *zones.OPERATIONS,
     *revocations.OPERATIONS,
     *this_node.OPERATIONS,
 )

@@ -28,7 +28,9 @@ def all_keys() -> list[str]:
         KEYS.lost,
         KEYS.master,
     ]
-    tables = [KEYS.revocations, KEYS.revoked, KEYS.revisions, KEYS.destinations, KEYS.destination_news]
+    zones = [KEYS.zones.records, KEYS.zones.news, KEYS.zones.carriers, KEYS.zones.cursors("there/1")]
+    zones += [KEYS.zones.interest, KEYS.zones.interest_tellers, KEYS.zones.interest_news]
+    tables = [*zones, KEYS.revocations, KEYS.revoked, KEYS.revisions, KEYS.destinations, KEYS.destination_news]
     partitioned = [
         *KEYS.owned,
         *KEYS.ids,
@@ -39,6 +41,7 @@ def all_keys() -> list[str]:
         *KEYS.stream,
         *KEYS.closed,
         *KEYS.removed,
+        *KEYS.origins,
         *KEYS.sizes,
         *KEYS.logs,
         *KEYS.log_marks,
@@ -69,7 +72,7 @@ def test_keys_that_change_together_share_a_hash_tag() -> None:
     together = [KEYS.session(SESSION), KEYS.owned[partition], KEYS.deadlines[partition], KEYS.ended[partition]]
     assert all(tag in each for each in together)
     topics = [KEYS.values[17], KEYS.stream[17], KEYS.sizes[17], KEYS.closed[17], KEYS.receipts(17, SESSION)]
-    topics += [KEYS.logs[17], KEYS.log_marks[17], KEYS.log(17, TopicPath("a/b"))]
+    topics += [KEYS.origins[17], KEYS.removed[17], KEYS.logs[17], KEYS.log_marks[17], KEYS.log(17, TopicPath("a/b"))]
     topics += [KEYS.consuming(17, SESSION), *KEYS.queue(17, TopicPath("a/b"))]
     assert all("{t17}" in each for each in topics)
     assert all("{j7}" in each for each in (KEYS.journal[7], KEYS.journal_state[7]))

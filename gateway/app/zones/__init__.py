@@ -1,0 +1,1 @@
+"""What a node knows of zones, and what its cluster tells of itself there (P18)."""

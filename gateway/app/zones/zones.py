@@ -1,0 +1,46 @@
+"""What a node does for zones besides links: it knows of them, tells its interest, and keeps its cluster known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.app.context import Context
+from gateway.app.registry.sessions import Sessions
+from gateway.app.zones.interest_writer import InterestWriter
+from gateway.app.zones.knowledge import ZoneKnowledge
+from gateway.app.zones.own_member import OwnMember
+from gateway.catalogue import zone_metrics as catalogue
+
+
+class Zones:
+    """What a node does for zones.
+
+    Args:
+        context: of the node.
+        sessions: held here.
+        is_master: tells whether this node is the master.
+
+    Attributes:
+        knowledge: what is known of them.
+        interest: what is told of this node's sessions.
+    """
+
+    def __init__(self, context: Context, sessions: Sessions, *, is_master: Callable[[], bool]) -> None:
+        self._background = context.background
+        self.knowledge = ZoneKnowledge(context)
+        self.interest = InterestWriter(context, sessions, self.knowledge)
+        self._own_member = OwnMember(context, self.knowledge, is_master=is_master)
+        context.metrics.watch(catalogue.ZONE_MEMBERS, self._members)
+        context.metrics.watch(catalogue.ZONE_JOINS, lambda: len(self.knowledge.table.joins))
+        context.metrics.watch(catalogue.ZONE_INTEREST_SELECTORS, lambda: self.interest.told)
+
+    def start(self) -> None:
+        """Begin to hear of them; the rest begins when the cluster has links."""
+        self._background.forever(self.knowledge.follow, "zones")
+        self._background.forever(self.knowledge.follow_interest, "zone-interest")
+        self._background.forever(self.interest.run, "interest")
+        self._background.forever(self._own_member.run, "own-member")
+
+    def _members(self) -> float:
+        zone = self.knowledge.table.zone
+        return 0.0 if zone is None else float(len(self.knowledge.table.members_of(zone.uid)))
