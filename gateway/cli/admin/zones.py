@@ -21,7 +21,7 @@ _NOTHING: Final = "-"
 def _secret_option(function: F) -> F:
     return click.option(
         "--secret-file",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        type=click.Path(dir_okay=False, path_type=Path),
         help="File with the secret that all who take part know: 16 bytes at least, without the line break at its end.",
     )(function)
 
@@ -257,7 +257,10 @@ def remove(name: str, *, client: ApiClient, yes: bool) -> None:
 def _secret(file: Path | None) -> str:
     if file is None:
         raise click.UsageError("--secret-file is missing; make one with: openssl rand -base64 32 > FILE")
-    return file.read_text("utf-8").rstrip("\r\n")
+    try:
+        return file.read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--secret-file {file} cannot be read: {error}") from None
 
 
 def _state(found: Mapping[str, Any]) -> str:

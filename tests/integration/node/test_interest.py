@@ -35,7 +35,6 @@ async def enter(node: TestNode) -> None:
     await eventually(lambda: knowledge.is_linked)
 
 
-@pytest.mark.promise("P18")
 async def test_interest_begins_with_the_first_subscriber_and_ends_with_the_last() -> None:
     memory = MemoryGridServer()
     async with running_node("n1", memory=memory) as n1, running_node("n2", memory=memory) as n2:
@@ -52,7 +51,6 @@ async def test_interest_begins_with_the_first_subscriber_and_ends_with_the_last(
         await eventually(lambda: interest(n1) == {})  # both have ended their sessions
 
 
-@pytest.mark.promise("P18")
 async def test_a_session_whose_window_runs_is_owed_what_it_selects() -> None:
     memory = MemoryGridServer()
     async with running_node("n1", memory=memory) as n1:
