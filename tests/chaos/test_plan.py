@@ -16,6 +16,7 @@ from tests.chaos.__main__ import GRIDS, main
 from tests.chaos.account.violation import Violation
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import NODES
+from tests.chaos.load.queueing import declare
 from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Plan, PlanUnreadable, draw
 from tests.chaos.run import Tell, command_line
@@ -185,3 +186,8 @@ def test_pages_need_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("arguments", [["--faults", "earthquake"], ["--grid", "paper"], ["--minutes", "0.01"]])
 def test_what_cannot_be_run_is_told_by_exit_code_2(tmp_path: Path, arguments: list[str]) -> None:
     assert CliRunner().invoke(main, [*arguments, "--folder", str(tmp_path)]).exit_code == 2
+
+
+def test_nodes_find_the_file_of_destinations_wherever_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert declare(Path(".local/run")) == tmp_path.resolve() / ".local/run/destinations.toml"

@@ -226,7 +226,10 @@ async def play(stack: Stack, grid: GridReader, points: Sequence[Point], random: 
     expired = told(stack, LEASE_EXPIRED, died)
     if strangers := {node for _, node in expired} - set(dead):
         result.wrong.append(f"E1: the leases of {sorted(strangers)} expired, who live")
-    for event, most in ((LEASE_EXPIRED, 1), (TAKEOVER_FINISHED, len(dead)), (CLEANUP_FINISHED, 1)):
+    # Whoever wins tells of the end of the lease first, so that it is told in any case. If it is killed before anything
+    # was kept of the takeover, the next one does not know that.
+    unkept = sum(point == POINTS[0] for point in points)
+    for event, most in ((LEASE_EXPIRED, 1 + unkept), (TAKEOVER_FINISHED, len(dead)), (CLEANUP_FINISHED, 1)):
         times = Counter(node for _, node in told(stack, event, died))
         if any(times[node] > most for node in dead) or (event is CLEANUP_FINISHED and times.keys() != set(dead)):
             result.wrong.append(f"E2: {event.name} was told {dict(times)} times")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -20,8 +20,9 @@ from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridUnavailable, LeaseLost, LeaseTable, Master, MasterWish
 
-EXPIRE_BATCH: Final = 100
-"""Sessions per step that the reaper ends."""
+EXPIRE_BATCH: Final = 20
+"""Sessions per step that the reaper ends: some milliseconds of the grid if each of them consumed from a queue. When a
+node has died, thousands end together, and what others ask of the grid waits for one step, and not for all of them."""
 
 UNDECLARED_LOOK: Final = 600.0
 """Seconds between two looks at the timers of queues while none is declared: what was sent before the last of them was
@@ -183,18 +184,32 @@ class Membership:
                 continue
             alive = self._table.alive or (self._me,)
             rank = alive.index(self._me) if self._me in alive else 0
-            mine = range(rank, SESSION_PARTITIONS, len(alive))
             try:
-                for batch in await asyncio.gather(
-                    *(self._grid.sessions.expire(partition, limit=EXPIRE_BATCH) for partition in mine)
-                ):
-                    for ended in batch:
-                        self._announce(SessionExpired(ended.session, ended.epoch))
+                await self._end_sessions(range(rank, SESSION_PARTITIONS, len(alive)))
                 if self._may_have_queues():
-                    mine = range(rank, TOPIC_PARTITIONS, len(alive))
-                    await asyncio.gather(*(self._grid.queues.fire(partition) for partition in mine))
+                    # One after the other, as above: what is due in all of them together takes the grid long.
+                    for partition in range(rank, TOPIC_PARTITIONS, len(alive)):
+                        await self._grid.queues.fire(partition)
             except GridUnavailable:
                 continue
+
+    async def _end_sessions(self, partitions: Sequence[int]) -> None:
+        """End the sessions whose windows are over, step by step, so that others get their turns in between."""
+        while partitions:
+            full: list[int] = []
+            for partition in partitions:
+                if self._grid_recovery.is_recovering():
+                    return
+                began = self._clock.monotonic()
+                batch = await self._grid.sessions.expire(partition, limit=EXPIRE_BATCH)
+                for ended in batch:
+                    self._announce(SessionExpired(ended.session, ended.epoch))
+                if batch:
+                    # As long a pause as the step took: others have half of the grid at least.
+                    await asyncio.sleep(self._clock.monotonic() - began)
+                if len(batch) == EXPIRE_BATCH:
+                    full.append(partition)
+            partitions = full
 
     def _may_have_queues(self) -> bool:
         """Tell whether to look for what is due in queues now: idle clusters without queues ask the grid for nothing.

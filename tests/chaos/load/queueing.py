@@ -63,9 +63,9 @@ BAD: Final = 40
 
 
 def declare(folder: Path) -> Path:
-    """Write the file of destinations that the nodes of a run have; returns where it is."""
+    """Write the file of destinations that the nodes of a run have; returns where it is, from anywhere."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "destinations.toml"
+    file = folder.resolve() / "destinations.toml"
     file.write_text(_DECLARED + "".join(_HISTORY.format(root=root) for root in HISTORIES), "utf-8")
     return file
 
