@@ -145,7 +145,15 @@ class ApiClient:
             ) from None
         except aiohttp.ClientConnectorCertificateError as error:
             raise click.UsageError(f"the certificate of {self.url} is not accepted ({error}); give --ca") from None
+        except (aiohttp.ServerDisconnectedError, ConnectionResetError) as error:
+            hint = "" if self.url.startswith("https:") else "; if it speaks TLS, its URL begins with https"
+            raise GatewayError(f"{self.url} ended the connection without an answer ({error}){hint}") from None
         except aiohttp.ClientConnectorError as error:
+            # Somebody accepted the connection, and did not go on as TLS does: then it is no error of the system.
+            if isinstance(error, aiohttp.ClientSSLError) or not error.os_error.errno:
+                raise GatewayError(
+                    f"{self.url} was reached, but not in TLS; if it has none, its URL begins with http"
+                ) from None
             raise GatewayError(
                 f"{self.url} does not answer ({error.strerror or error}); does a node run there?"
             ) from None

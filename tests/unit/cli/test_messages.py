@@ -53,7 +53,10 @@ class FakeSession:
         self.recovers_first = False
         self.closed = False
 
-    async def connect(self, urls: tuple[str, ...], *, principal: str, secret: str | None) -> Self:
+    async def connect(
+        self, urls: tuple[str, ...], *, principal: str, secret: str | None, connect_timeout: float
+    ) -> Self:
+        assert connect_timeout > 0
         self.connected.append((urls, principal, secret))
         if self.ends is not None:
             raise self.ends
