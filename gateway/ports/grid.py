@@ -11,6 +11,7 @@ from gateway.core.types import GridGeneration
 from gateway.ports.call_keys import CallKeyStore
 from gateway.ports.destinations import DestinationStore
 from gateway.ports.durables import DurableStore
+from gateway.ports.exchanges import ExchangeStore
 from gateway.ports.history import HistoryStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
@@ -74,6 +75,10 @@ class Grid(Protocol):
     @property
     def queues(self) -> QueueStore:
         """Queues."""
+
+    @property
+    def exchanges(self) -> ExchangeStore:
+        """Questions and answers."""
 
     @property
     def durables(self) -> DurableStore:

@@ -33,8 +33,9 @@ class SessionRecord:
         principal_properties: what the credentials vouch for of the principal.
         credential_expires: when the credentials end, in seconds since 1970; None if they do not.
         credential: id of the credentials, by which they can be revoked; None if they have none.
+        handlers: selectors of the questions that it handles, and how many of them it takes at a time.
 
-    The last four are empty in a record that a node before these fields wrote.
+    The last five are empty in a record that a node before these fields wrote.
     """
 
     id: SessionId
@@ -53,6 +54,7 @@ class SessionRecord:
     principal_properties: Mapping[str, str] = field(default_factory=dict)
     credential_expires: float | None = None
     credential: str | None = None
+    handlers: Mapping[str, int] = field(default_factory=dict)
 
     def shows(self, identity: Identity) -> SessionRecord:
         """Return the record with what newer credentials of its principal give in place of the older."""
@@ -90,6 +92,7 @@ class SessionChanges:
         confirmed: the new oldest accepted token generation; never lowers the stored one.
         identity: whose roles, properties, expiry and credential take the place of the stored ones; of the same
             principal.
+        handlers: all of what it handles after the change.
     """
 
     properties: Mapping[str, str] | None = None
@@ -98,6 +101,7 @@ class SessionChanges:
     publish_partitions: frozenset[int] | None = None
     confirmed: TokenGeneration | None = None
     identity: Identity | None = None
+    handlers: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from gateway.adapters.memory.durable_store import MemoryDurableStore
+from gateway.adapters.memory.exchange_store import MemoryExchangeStore
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.queue_store import MemoryQueueStore
 from gateway.adapters.memory.server import MemoryGridServer
@@ -48,6 +49,7 @@ class MemoryGrid:
         self._history = MemoryHistoryStore(self._connection)
         self._tail = MemoryTopicTail(self._connection)
         self._queues = MemoryQueueStore(self._connection)
+        self._exchanges = MemoryExchangeStore(self._connection)
         self._durables = MemoryDurableStore(self._connection)
         self._transactions = MemoryTransactionStore(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
@@ -87,6 +89,11 @@ class MemoryGrid:
     def queues(self) -> MemoryQueueStore:
         """See the port."""
         return self._queues
+
+    @property
+    def exchanges(self) -> MemoryExchangeStore:
+        """See the port."""
+        return self._exchanges
 
     @property
     def durables(self) -> MemoryDurableStore:

@@ -77,7 +77,7 @@ class GridConnection:
         self._mailboxes: dict[NodeRef, Inbox[Ownership]] = {}
         self._listeners: list[Callable[[set[int] | None], None]] = []
         self._on_tables: list[Callable[[], None]] = []
-        self._on_deliveries: Callable[[], None] = lambda: None
+        self._on_deliveries: list[Callable[[], None]] = []
 
     @property
     def state(self) -> GridState:
@@ -126,7 +126,7 @@ class GridConnection:
         self._mailboxes.clear()
         self._on_news(None)
         self._look_at_tables()
-        self._on_deliveries()
+        self._look_at_deliveries()
 
     def _on_news(self, partitions: set[int] | None) -> None:
         for listener in self._listeners:
@@ -206,8 +206,8 @@ class GridConnection:
         self._on_tables.append(on_tables)
 
     def watch_deliveries(self, on_deliveries: Callable[[], None]) -> None:
-        """Have *on_deliveries* called when messages of queues may have been assigned."""
-        self._on_deliveries = on_deliveries
+        """Have *on_deliveries* called when messages or questions may have been given to somebody."""
+        self._on_deliveries.append(on_deliveries)
 
     def mailbox(self, node: NodeRef) -> Inbox[Ownership]:
         """Open the mailbox of *node*; an earlier one is closed."""
@@ -234,7 +234,7 @@ class GridConnection:
     def delivered(self) -> None:
         """See ``Client``."""
         if self._up:
-            self._on_deliveries()
+            self._look_at_deliveries()
 
     def told(self, to: NodeRef, ownership: Ownership) -> None:
         """See ``Client``."""
@@ -269,7 +269,11 @@ class GridConnection:
         if self.readable:
             self._on_news(None)
             self._look_at_tables()
-            self._on_deliveries()
+            self._look_at_deliveries()
+
+    def _look_at_deliveries(self) -> None:
+        for look in self._on_deliveries:
+            look()
 
     def _look_at_tables(self) -> None:
         for look in self._on_tables:

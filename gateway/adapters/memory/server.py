@@ -24,7 +24,16 @@ from gateway.adapters.memory.journal_table import JournalStream
 from gateway.adapters.memory.state import GridData
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.errors import GatewayError
-from gateway.ports import DEFAULT_HISTORY_BYTES, Assigned, GridUnavailable, Ownership, StreamPosition, TopicValue
+from gateway.ports import (
+    DEFAULT_HISTORY_BYTES,
+    Assigned,
+    Given,
+    GridUnavailable,
+    Over,
+    Ownership,
+    StreamPosition,
+    TopicValue,
+)
 
 DEFAULT_STREAM_LENGTH: Final = 10_000
 """Entries kept per topic partition; the same default as the setting ``stream_length``."""
@@ -55,7 +64,7 @@ class Client(Protocol):
         """Topic partitions got new entries."""
 
     def delivered(self) -> None:
-        """Messages of queues were assigned."""
+        """Messages of queues were assigned, or something happened to questions."""
 
     def told(self, to: NodeRef, ownership: Ownership) -> None:
         """A message for one node."""
@@ -272,7 +281,7 @@ class MemoryGridServer:
         if news := self._data.topics.take_news():
             for client in tuple(self._clients):
                 client.news(news)
-        if self._data.queues.take_news():
+        if self._data.queues.take_news() | self._data.exchanges.take_news():
             for client in tuple(self._clients):
                 client.delivered()
         if self._data.table_revisions != revisions:
@@ -313,6 +322,10 @@ class MemoryGridServer:
     def deliveries_after(self, partition: int, position: StreamPosition) -> list[Assigned] | None:
         """Read a partition's deliveries; see ``Queues.after``."""
         return self._data.queues.after(partition, position)
+
+    def exchanges_after(self, partition: int, position: StreamPosition) -> list[Given | Over] | None:
+        """Read a partition's exchanges; see ``Exchanges.after``."""
+        return self._data.exchanges.after(partition, position)
 
     @property
     def data(self) -> GridData:

@@ -222,6 +222,7 @@ class SessionTable:
                 stored.selections[entry[1:]] = entry[:1]
         stored.record = replace(
             record if changes.identity is None else record.shows(changes.identity),
+            handlers=dict(record.handlers if changes.handlers is None else changes.handlers),
             properties=record.properties if changes.properties is None else dict(changes.properties),
             publish_partitions=(
                 record.publish_partitions
@@ -320,6 +321,7 @@ class SessionTable:
                     entries=len(record.selections),
                     entries_bytes=sum(len(each.encode()) for each in record.selections),
                     publish_partitions=len(record.publish_partitions),
+                    handlers=record.handlers,
                 )
         return LeftSizes(sizes, start + limit if len(looked_at) == limit else None)
 

@@ -9,6 +9,7 @@ from itertools import count
 from gateway.adapters.memory.call_key_table import CallKeys
 from gateway.adapters.memory.destination_table import Destinations
 from gateway.adapters.memory.durable_table import Durables
+from gateway.adapters.memory.exchange_table import Exchanges
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.revocation_table import Revocations
@@ -23,6 +24,13 @@ from gateway.core.topics.versions import UNSEEN_GENERATIONS
 from gateway.core.types import Epoch, GridGeneration, NodeRef, RequestNumber, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
+    AnswerCommand,
+    AnswerResult,
+    AnswersRead,
+    AskCommand,
+    AskedAll,
+    AskResult,
+    AskState,
     Attached,
     AttachRefused,
     Committed,
@@ -31,6 +39,11 @@ from gateway.ports import (
     DurableTerms,
     Ended,
     Fenced,
+    Handled,
+    HandlerSelectors,
+    Handling,
+    HandlingRefused,
+    HeldQuestion,
     MessageId,
     NotDeclared,
     OpenResult,
@@ -49,6 +62,7 @@ from gateway.ports import (
     StagedPublish,
     StagedSend,
     StagedSettle,
+    TakenQuestion,
     TopicValue,
     TransactionRefused,
 )
@@ -97,6 +111,7 @@ class GridData:
         self.destinations = Destinations()
         self.zones = Zones()
         self.queues = TransactedQueues(depth)
+        self.exchanges = Exchanges()
         self.durables = Durables()
         self.transactions = TransactionTable()
         self._depth = depth
@@ -272,6 +287,70 @@ class GridData:
         if not self.queues.leave(ownership.session, queue, self._generation, now, epoch=ownership.epoch, seen=seen):
             raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
 
+    def handle_questions(
+        self, ownership: Ownership, partition: int, principal: str, handling: Handling, now: float
+    ) -> Handled | HandlingRefused:
+        """Let a session handle questions; see ``ExchangeStore.handle``."""
+        self._open_exchanges(ownership, partition, now)
+        return self.exchanges.handle(ownership, partition, principal, handling)
+
+    def ask(self, command: AskCommand, now: float) -> AskedAll | HandlerSelectors:
+        """Put questions in order, each once; fenced as publishes are; see ``ExchangeStore.ask``."""
+        partition, ownership = command.partition, command.ownership
+        self._open_exchanges(ownership, partition, now, handles=False)
+        if (others := self.exchanges.selectors(partition, command.revision)) is not None:
+            return others
+        results: list[AskResult] = []
+        for each in command.steps:
+            state, before = self.topics.once(
+                *(partition, ownership, each.request, command.settled, now),
+                held=self.sessions.__contains__,
+                step=partial(self.exchanges.ask, ownership.session, partition, each, now),
+            )
+            if before and (
+                state is None
+                or (state is AskState.PUT and not self.exchanges.is_known(ownership.session, partition, each.request))
+            ):
+                state = AskState.FORGOTTEN
+            results.append(AskResult(state or AskState.FORGOTTEN, before))
+        return AskedAll(self.exchanges.end_of(partition), tuple(results))
+
+    def take_questions(
+        self, ownership: Ownership, partition: int, questions: Sequence[HeldQuestion], now: float
+    ) -> list[TakenQuestion]:
+        """Take questions that a session was given; see ``ExchangeStore.take``."""
+        self._open_exchanges(ownership, partition, now)
+        return self.exchanges.take(ownership, partition, questions, now)
+
+    def answer(self, command: AnswerCommand, now: float) -> list[AnswerResult]:
+        """Answer questions in order, each once; see ``ExchangeStore.answer``."""
+        partition, ownership = command.partition, command.ownership
+        self._open_exchanges(ownership, partition, now)
+        results: list[AnswerResult] = []
+        for each in command.steps:
+            accepted, before = self.topics.once(
+                *(partition, ownership, each.request, command.settled, now),
+                held=self.sessions.__contains__,
+                step=partial(self.exchanges.answer, ownership.session, partition, each, now),
+            )
+            results.append(AnswerResult(accepted is not False, before))
+        return results
+
+    def read_answers(
+        self, asker: SessionId, partition: int, numbers: Sequence[RequestNumber], now: float
+    ) -> AnswersRead:
+        """Tell what is known of questions of a session; see ``ExchangeStore.read``."""
+        self.exchanges.open(partition, self._generation, now)
+        return self.exchanges.read(asker, partition, numbers, now)
+
+    def _open_exchanges(self, ownership: Ownership, partition: int, now: float, *, handles: bool = True) -> None:
+        if self.sessions.has_ended(ownership.session, now):
+            raise Fenced(f"session {ownership.session} has ended")
+        self.topics.check(partition, ownership)
+        if handles:
+            self.exchanges.check(partition, ownership)
+        self.exchanges.open(partition, self._generation, now)
+
     def commit(
         self,
         ownership: Ownership,
@@ -336,6 +415,7 @@ class GridData:
     def _forget(self, session: SessionId, now: float) -> None:
         self.topics.forget(session)
         self.queues.forget(session, self._generation, now)
+        self.exchanges.forget(session, self._generation, now)
         self.durables.forget(session, now)
         self.transactions.forget(session)
 
@@ -371,6 +451,7 @@ class GridData:
             | self.leases.inventory()
             | self.topics.inventory()
             | self.queues.inventory()
+            | self.exchanges.inventory()
             | self.durables.inventory()
             | self.transactions.inventory()
             | self.zones.inventory()

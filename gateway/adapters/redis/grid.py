@@ -10,6 +10,7 @@ from gateway.adapters.redis.cluster import ClusterFinder
 from gateway.adapters.redis.destinations import RedisDestinations
 from gateway.adapters.redis.dialer import Dialer, Remap
 from gateway.adapters.redis.durables import RedisDurables
+from gateway.adapters.redis.exchanges import RedisExchanges
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.gauges import ServerGauges
 from gateway.adapters.redis.grid_connection import GridConnection
@@ -141,6 +142,7 @@ class RedisGrid:
         self._queues = RedisQueues(
             grid=self._connection, keys=keys, tail=self._tail, foreign=foreign, depth=topic_depth
         )
+        self._exchanges = RedisExchanges(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._durables = RedisDurables(grid=self._connection, keys=keys, foreign=foreign)
         self._transactions = RedisTransactions(
             grid=self._connection, keys=keys, writer=writer, foreign=foreign, depth=topic_depth
@@ -189,6 +191,11 @@ class RedisGrid:
     def tail(self) -> RedisTail:
         """Streams of topics."""
         return self._tail
+
+    @property
+    def exchanges(self) -> RedisExchanges:
+        """Questions and answers."""
+        return self._exchanges
 
     @property
     def queues(self) -> RedisQueues:

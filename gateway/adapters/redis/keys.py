@@ -86,7 +86,24 @@ key                              type    content
 ``P:{t17}:deliveries``           stream  ``<generation>-<sequence>`` → ``[queue, "<session> <epoch> <tag> <id> …"]``:
                                          who was given what. Trimmed to about 10,000 entries; stays.
 ``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from, and ``/[principal,
-                                         name]`` → empty, of each durable subscription that it uses; deleted with it.
+                                         name]`` → empty, of each durable subscription that it uses, and ``?`` → empty if
+                                         it asked or handled questions there; deleted with it.
+``P:{t17}:handlers``             hash    session → what it handles: its epoch, how many questions it has and may have, its
+                                         selectors (``exchange.lua``). This and the next ten are written by each step
+                                         of questions and answers. Deleted when the session ends.
+``P:{t17}:handler-order``        zset    For each selector the sessions that handle it, the one with the fewest questions
+                                         first, all with score 0; and likewise for each selector and principal.
+``P:{t17}:handler-selectors``    hash    selector → how many sessions handle it.
+``P:{t17}:questions``            hash    ``<asker> <number>`` → state, deadline and handler of a question. Deleted when its
+                                         client knows the answer, ten seconds after its time is over, or with the asker.
+``P:{t17}:question-texts``       hash    the same → what its handler is given, until it is over.
+``P:{t17}:question-timers``      zset    the same → when something is due (ms).
+``P:{t17}:questions-held``       zset    ``<handler> <tag> <asker> <number>`` of what a handler has, all with score 0.
+``P:{t17}:questions-asked``      zset    ``<asker> <number>``, all with score 0.
+``P:{t17}:answers``              hash    the same → how the question ended. As the question.
+``P:{t17}:exchange-state``       hash    generation, newest tag, bytes, and the revision of the selectors. Stays.
+``P:{t17}:exchanges``            stream  ``<generation>-<sequence>`` → ``["?", <given to whom>]`` or ``["!", <which is
+                                         over>]``. Trimmed to about 10,000 entries; stays.
 ``P:{t17}:durable:<principal>``  hash    name → ``<life (ms)> <made (ms)> <session, - or +> <epoch> <position or ->
                                          <selector>`` of each durable subscription of a principal, in the partition that
                                          the principal decides. Written by who uses it; deleted when it is removed or
@@ -168,8 +185,8 @@ first release wrote ``selections`` in place of these, a JSON array of all), ``wi
 ``generation``, ``confirmed``, ``attempt``, ``connected`` (``1`` or ``0``), ``partitions`` (topic partitions that may
 hold receipts, comma-separated), ``previous`` (owner before the last claim), ``before`` (owner before that one, missing
 until the first claim), ``term`` (of the lease under which the owner took it), what the credentials gave: ``roles`` and
-``principal_properties`` (JSON), ``credential_expires`` (seconds since 1970), ``credential`` (its id), each empty for
-nothing and missing in what an older node wrote; and, once it is being ended, ``ended`` (the reason).
+``principal_properties`` (JSON), ``credential_expires`` (seconds since 1970), ``credential`` (its id), and what it
+handles: ``handlers`` (JSON: selector → concurrency), each empty for nothing and missing in what an older node wrote; and, once it is being ended, ``ended`` (the reason).
 
 Fields of the state of a journal stream: ``incarnation`` (random; another one when the grid had lost the stream),
 ``producer:<incarnation of a node>`` (``<number of its last batch> <when, in ms>``; forgotten a day after the last one),
@@ -197,6 +214,12 @@ _QUEUE_PARTS: Final = (
     *(f"queue-{part}" for part in ("messages", "ready", "timers", "held", "consumers", "idle", "dead", "notes")),
 )
 """Beginnings of the names of a queue's own keys, in the order in which scripts take them."""
+
+_EXCHANGE_PARTS: Final = (
+    *("handlers", "handler-order", "handler-selectors", "questions", "question-texts", "question-timers"),
+    *("questions-held", "questions-asked", "exchange-state", "exchanges"),
+)
+"""Names of what questions and answers are kept in, in the order in which scripts take them."""
 
 NODES_TAG: Final = "nodes"
 """Hash tag of what belongs to no partition."""
@@ -295,6 +318,9 @@ class Keys:
         self.prepared = tuple(f"{each}prepared" for each in topics)
         self._consuming = tuple(f"{each}consuming:" for each in topics)
         self._queue = tuple(tuple(f"{each}{part}:" for part in _QUEUE_PARTS) for each in topics)
+        self._exchange = tuple(tuple(f"{each}{part}" for part in _EXCHANGE_PARTS) for each in topics)
+        self._answers = tuple(f"{each}answers" for each in topics)
+        self.exchanges = tuple(f"{each}exchanges" for each in topics)
         self.journal = tuple(f"{prefix}:{{{tag}}}:journal" for tag in JOURNAL_TAGS)
         self.journal_state = tuple(f"{each}-state" for each in self.journal)
 
@@ -336,6 +362,11 @@ class Keys:
         """Name the keys of a queue in the order of ``queue.lua``, those of its partition at the end."""
         shared = (self.queues[partition], self.queues_due[partition], self.deliveries[partition])
         return (*(each + queue for each in self._queue[partition]), *shared)
+
+    def exchange(self, partition: int, session: SessionId) -> tuple[str, ...]:
+        """Name the keys of the questions of a partition, for a step of a session, in the order of ``exchange.lua``."""
+        mine = (self.consuming(partition, session), self._answers[partition], self.receipts(partition, session))
+        return (*self._exchange[partition], *mine, self.closed[partition])
 
     def probe(self, tag: str) -> str:
         """Name a key of a hash tag that is never there: a master that gives its slot away redirects who asks for it."""

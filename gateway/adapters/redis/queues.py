@@ -10,12 +10,13 @@ from gateway.adapters.redis import scripts
 from gateway.adapters.redis.foreign import ForeignData, read_topic
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
+from gateway.adapters.redis.partition_reading import PartitionReading, position_of
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.adapters.redis.staged import OUTCOMES, TAG_DIGITS, bounds_text
 from gateway.adapters.redis.tail import RedisTail
 from gateway.adapters.redis.topics import RECEIPT_LIFE_MS, STORED_RECEIPT_LIFE_MS
 from gateway.core.topics.topics import topic_partition
-from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
+from gateway.core.types import Epoch, SessionId, TopicPath
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
     Assigned,
@@ -87,7 +88,7 @@ class RedisQueues:
         self._foreign = foreign
         self._depth = depth
         self._items: asyncio.Queue[DeliveryItem] = asyncio.Queue()
-        self._followed: dict[int, _Deliveries] = {}
+        self._followed: dict[int, PartitionReading] = {}
         grid.when_writes_are_lost(self._lose_all)
 
     async def send(self, commands: Sequence[SendCommand]) -> list[SendResult]:
@@ -130,7 +131,7 @@ class RedisQueues:
             raise _fenced(ownership)
         if isinstance(reply, bytes):
             return AttachRefused(reply.decode())
-        return Attached(_position(reply[0]), _assignments(reply[2:]), DeliveryTag(int(reply[1])))
+        return Attached(position_of(reply[0]), _assignments(reply[2:]), DeliveryTag(int(reply[1])))
 
     async def read(self, queue: TopicPath, messages: Sequence[MessageId]) -> list[Message | None]:
         """See ``QueueStore.read``."""
@@ -315,7 +316,7 @@ class RedisQueues:
 
     def follow(self, partition: int, position: StreamPosition) -> None:
         """See ``QueueStore.follow``."""
-        reading = _Deliveries(self._keys.deliveries[partition], partition, position, self)
+        reading = PartitionReading(self._keys.deliveries[partition], partition, position, self)
         self._followed[partition] = reading
         self._tail.attach(reading)
 
@@ -339,7 +340,7 @@ class RedisQueues:
             self._items.put_nowait(
                 Assigned(
                     partition,
-                    _position(number),
+                    position_of(number),
                     read_topic(fields[0]),
                     SessionId(session),
                     Epoch(int(epoch)),
@@ -349,7 +350,7 @@ class RedisQueues:
         except (ValueError, IndexError, GatewayError) as error:
             self._foreign.skipped(self._keys.deliveries[partition], number.decode(), error)
 
-    def lose(self, reading: _Deliveries) -> None:
+    def lose(self, reading: PartitionReading) -> None:
         """Tell that a partition's deliveries do not go on."""
         if self._followed.get(reading.partition) is reading:
             self.unfollow(reading.partition)
@@ -420,40 +421,6 @@ class RedisQueues:
             return None
 
 
-class _Deliveries:
-    """The reading of a partition's deliveries.
-
-    Attributes:
-        key: of the stream.
-        after: the id that XREAD reads after.
-        partition: which.
-    """
-
-    __slots__ = ("_position", "_queues", "after", "key", "partition")
-
-    def __init__(self, key: str, partition: int, position: StreamPosition, queues: RedisQueues) -> None:
-        self.key = key
-        self.partition = partition
-        self._queues = queues
-        self._position = position
-        self.after = f"{position.grid_generation}-{position.sequence}"
-
-    def take_in(self, entries: Sequence[Any]) -> None:
-        """See ``OtherReading``."""
-        for number, fields in entries:
-            generation, _, sequence = number.partition(b"-")
-            if (int(generation), int(sequence)) != (self._position.grid_generation, self._position.sequence + 1):
-                self._queues.lose(self)
-                return
-            self._position = _position(number)
-            self._queues.arrived(self.partition, number, fields)
-        self.after = f"{self._position.grid_generation}-{self._position.sequence}"
-
-    def lose(self) -> None:
-        """See ``OtherReading``."""
-        self._queues.lose(self)
-
-
 def head(grid: GridConnection, queue: TopicPath) -> tuple[Argument, ...]:
     """The first arguments of every step of a queue."""
     return (grid.clock.argument(), queue, grid.generation, DELIVERIES_LENGTH)
@@ -489,11 +456,6 @@ def _joins(step: Sequence[SendCommand], command: SendCommand) -> bool:
 def _sent(answer: bytes) -> SendResult:
     before, text = answer.startswith(b"="), answer.removeprefix(b"=")
     return QueueFull(before) if text == b"-" else Sent(MessageId(int(text)), before)
-
-
-def _position(entry: bytes) -> StreamPosition:
-    generation, _, sequence = entry.partition(b"-")
-    return StreamPosition(GridGeneration(int(generation)), int(sequence))
 
 
 def _assignments(numbers: Sequence[Any]) -> tuple[Assignment, ...]:

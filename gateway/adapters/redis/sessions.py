@@ -10,13 +10,14 @@ import orjson
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.batcher import ScriptFailed, fresh
 from gateway.adapters.redis.durables import DURABLE_MARK, read_member, release_command
+from gateway.adapters.redis.exchanges import EXCHANGE_MARK, leave_exchanges
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
 from gateway.adapters.redis.queues import head, leave_command
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.adapters.redis.write_gate import ANY_TERM, WriteGate
-from gateway.core.session.stored_size import ENTRY_BYTES, RECEIPTS_BYTES, SESSION_BYTES
+from gateway.core.session.stored_size import ENTRY_BYTES, HANDLER_BYTES, RECEIPTS_BYTES, SESSION_BYTES
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
@@ -117,7 +118,7 @@ class RedisSessions:
             return ClaimRefused(ErrorCode(reply[1].decode()))
         names = (
             *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt"),
-            *("partitions", *_OF_CREDENTIALS),
+            *("partitions", *_OF_CREDENTIALS, "handlers"),
         )
         stored = dict(zip(names, reply[3:], strict=True))
         stored |= {"owner": str(by).encode(), "connected": b"1"}
@@ -150,12 +151,14 @@ class RedisSessions:
             fields += ["properties", orjson.dumps(dict(changes.properties))]
         if changes.publish_partitions is not None:
             fields += ["partitions", _join(changes.publish_partitions)]
+        if changes.handlers is not None:
+            fields += ["handlers", orjson.dumps(dict(changes.handlers))]
         if changes.identity is not None:
             fields += _shown(changes.identity)
         confirmed = "" if changes.confirmed is None else changes.confirmed
         session = ownership.session
         grown = (changes.properties, changes.selections, changes.selection_changes, changes.publish_partitions)
-        grows = any(each is not None for each in grown)
+        grows = any(each is not None for each in (*grown, changes.handlers))
         change = scripts.SESSION_CHANGE if grows else scripts.SESSION_KEEP
         reply = await self._batcher.call(
             change(
@@ -317,7 +320,7 @@ class RedisSessions:
                 scripts.SESSION_SIZES.across(
                     len(found),
                     *map(self._keys.session, found),
-                    *(SESSION_BYTES, ENTRY_BYTES, RECEIPTS_BYTES),
+                    *(SESSION_BYTES, ENTRY_BYTES, RECEIPTS_BYTES, HANDLER_BYTES),
                     *map(str, besides),
                 )
             )
@@ -420,7 +423,9 @@ class RedisSessions:
         left: list[Command] = []
         for (session, partition), queues in zip(places, await self._batcher.call_all(forget), strict=True):
             for name in (each.decode() for each in queues):
-                if name.startswith(DURABLE_MARK):
+                if name == EXCHANGE_MARK:
+                    left.append(leave_exchanges(self._grid, keys, partition, session))
+                elif name.startswith(DURABLE_MARK):
                     left.append(release_command(keys, read_member(name), session, clock))
                 else:
                     queue = TopicPath(name)
@@ -472,6 +477,7 @@ class RedisSessions:
             *("generation", record.token_generation, "confirmed", record.confirmed, "attempt", record.attempt),
             *("partitions", _join(record.publish_partitions), "term", self._write_gate.term),
             *_credentials(record.roles, record.principal_properties, record.credential_expires, record.credential),
+            *("handlers", orjson.dumps(dict(record.handlers)) if record.handlers else ""),
         )
 
 
@@ -572,6 +578,7 @@ def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str
         principal_properties=orjson.loads(properties) if properties else {},
         credential_expires=float(expires) if expires else None,
         credential=credential.decode() or None,
+        handlers=orjson.loads(stored["handlers"]) if stored.get("handlers") else {},
     )
 
 

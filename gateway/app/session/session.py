@@ -14,7 +14,7 @@ from gateway.core.pacing.accounts import Account
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.policy.permissions import Permissions
 from gateway.core.session.handoff import ClaimRank
-from gateway.core.session.server_session import ServerSession
+from gateway.core.session.server_session import NO_HANDLERS, ServerSession
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, Epoch, GridGeneration, NodeRef, TokenGeneration, TopicPath
@@ -185,6 +185,7 @@ class Session(ServerSession):
     def take_over(self, record: SessionRecord, *, stored_under: StoredUnder) -> None:
         """Take on the state that a claim returned; it is newer than the one here if another node had the session."""
         self.properties = dict(record.properties)
+        self.handlers = dict(record.handlers) or NO_HANDLERS
         if record.selections != self.selections.to_wire():
             self.selections = Selections.from_wire(record.selections)
         self.written: Selections | None = self.selections
@@ -264,6 +265,7 @@ class Session(ServerSession):
             principal_properties=self.principal_properties,
             credential_expires=self.credential_expires,
             credential=self.credential,
+            handlers=dict(self.handlers),
         )
 
     def all_properties(self) -> dict[str, str]:

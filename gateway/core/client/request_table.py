@@ -32,6 +32,7 @@ from gateway.core.types import RequestNumber
 from gateway.core.wire.codec import encode_request
 from gateway.core.wire.codes import ERRORS, ErrorCode
 from gateway.core.wire.durable_packets import DurableRequest
+from gateway.core.wire.exchange_packets import Answer, Ask, ExchangeRequest
 from gateway.core.wire.packets import (
     Authenticate,
     Publish,
@@ -66,6 +67,7 @@ ClientAsk: TypeAlias = (
     | QueueRequest
     | DurableRequest
     | TransactionRequest
+    | ExchangeRequest
 )
 """A request that a client makes."""
 
@@ -90,7 +92,7 @@ def encode_within(ask: ClientAsk, message_bytes: int) -> bytes:
         return text
     message = f"the request has {len(text)} bytes of JSON; the node accepts {most}"
     match ask:
-        case Publish() | Send() | Stage():
+        case Publish() | Send() | Stage() | Ask() | Answer():
             raise ValueTooLarge(message)
         case SetProperties():
             raise InvalidProperties(message)

@@ -25,7 +25,7 @@ from gateway.core.mirror.frames import (
 from gateway.core.mirror.run_numbers import NumberedRuns
 from gateway.core.session.export import export, restore
 from gateway.core.session.handoff import GONE, ClaimRank, Given, GiveStatus, may_give
-from gateway.core.session.server_session import ServerSession
+from gateway.core.session.server_session import NO_HANDLERS, ServerSession
 from gateway.core.stream.byte_form import Record
 from gateway.core.stream.machine import Standing
 from gateway.core.stream.runs import Run
@@ -407,7 +407,7 @@ class Copies:
 def _record(session: ServerSession, recorded: list[JsonValue]) -> None:
     """Take in what has changed of what the grid holds of a session, too."""
     match recorded:
-        case [int(generation), int(attempt), properties, partitions, selections]:
+        case [int(generation), int(attempt), properties, partitions, selections, handlers]:
             session.stored_generation = GridGeneration(generation)
             session.attempt = Attempt(attempt)
         case _:
@@ -434,6 +434,14 @@ def _record(session: ServerSession, recorded: list[JsonValue]) -> None:
             session.selections = session.selections.changed(texts[0], texts[1])
         case _:
             raise ValueError("what is recorded of selections is of another form")
+    match handlers:
+        case None:
+            pass
+        case dict():
+            counts = {selector: count for selector, count in handlers.items() if isinstance(count, int)}
+            session.handlers = counts or NO_HANDLERS
+        case _:
+            raise ValueError("what is recorded of handlers is of another form")
 
 
 def _declaring(value: JsonValue) -> tuple[int, GridGeneration] | None:

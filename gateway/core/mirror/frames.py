@@ -34,7 +34,7 @@ from gateway.core.stream.runs import Run
 from gateway.core.types import Epoch, EventId, JsonValue, RequestNumber
 from gateway.core.wire.errors import InvalidExport
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of a frame; it grows with every change. Who does not know it keeps no copies."""
 
 MIRROR: Final = "mirror"

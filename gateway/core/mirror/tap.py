@@ -271,7 +271,7 @@ class SessionTap(Generic[S]):
         """Write what has changed of what the grid holds, too; None if nothing has.
 
         The newest generation of the grid that holds it, the attempt, and null for what is as it was: all properties,
-        all partitions with receipts, and of the selections what goes and what comes at the end.
+        all partitions with receipts, of the selections what goes and what comes at the end, and all handlers.
         """
         before, now = self._recorded, _recorded(self.session)
         if all(map(is_, now, before)):
@@ -289,7 +289,10 @@ class SessionTap(Generic[S]):
             if changes is None:
                 changes = ListChanges(tuple([each.selector.text for each in before.selections]), now.selections.entries)
             selections = [[*changes.removed], [*map(str, changes.added)]]
-        return [now.generation, now.attempt, properties, partitions, selections]
+        handlers: dict[str, JsonValue] | None = None
+        if now.handlers is not before.handlers:
+            handlers = {**now.handlers}
+        return [now.generation, now.attempt, properties, partitions, selections, handlers]
 
 
 class _Recorded(NamedTuple):
@@ -300,6 +303,7 @@ class _Recorded(NamedTuple):
     properties: Mapping[str, str]
     partitions: frozenset[int]
     selections: Selections
+    handlers: Mapping[str, int]
 
 
 def _recorded(session: ServerSession) -> _Recorded:
@@ -309,6 +313,7 @@ def _recorded(session: ServerSession) -> _Recorded:
         session.properties,
         session.publish_partitions,
         session.selections,
+        session.handlers,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from gateway.core.wire.durable_packets import AdvanceDurable, DurableRequest, OpenDurable, ReleaseDurable, RemoveDurable
+from gateway.core.wire.exchange_packets import Answer, Ask, Await
 from gateway.core.wire.packets import (
     Authenticate,
     Bye,
@@ -44,6 +45,13 @@ def weight(request: Request) -> int:
         return REQUEST_BYTES + len(request.queue) + len(request.value) + headers
     if isinstance(request, Settle):
         return REQUEST_BYTES + len(request.queue) + PAIR_BYTES * len(request.messages)
+    if isinstance(request, Ask):
+        named = len(request.principal or "") + len(request.session or "")
+        return REQUEST_BYTES + len(request.path) + len(request.value) + named
+    if isinstance(request, Answer):
+        return REQUEST_BYTES + len(request.question) + len(request.value or b"") + len(request.failed or "")
+    if isinstance(request, Await):
+        return REQUEST_BYTES + sum(PAIR_BYTES + len(path) for _, path in request.asks)
     if isinstance(request, Stage):
         return REQUEST_BYTES + weight(request.operation)
     if isinstance(request, SetProperties):

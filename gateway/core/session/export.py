@@ -25,9 +25,10 @@ from gateway.core.session.durable_rows import (
     write_durable_request,
     write_places,
 )
+from gateway.core.session.exchange_rows import EXCHANGE_REQUESTS, read_exchange_request, write_exchange_request
 from gateway.core.session.pending import PendingRequests, Work
 from gateway.core.session.queue_rows import QUEUE_REQUESTS, read_queue_request, write_queue_request
-from gateway.core.session.server_session import ServerSession
+from gateway.core.session.server_session import NO_HANDLERS, ServerSession
 from gateway.core.stream.byte_form import Bodies, Record, join, part, seal, unseal, write_record
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
@@ -42,6 +43,7 @@ from gateway.core.types import (
 from gateway.core.wire.codec.fields import word_set
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtocolError
+from gateway.core.wire.exchange_packets import Answer, Ask, Await, Handle, Unhandle
 from gateway.core.wire.packets import (
     Authenticate,
     Bye,
@@ -75,6 +77,7 @@ _EXPORTED = (
     "newest",
     "selections",
     "properties",
+    "handlers",
     "supports",
     "roles",
     "principal_properties",
@@ -119,6 +122,7 @@ def export(session: ServerSession, now: float) -> bytes:
         "newest": session.newest,
         "selections": list(session.selections.to_wire()),
         "properties": dict(session.properties),
+        "handlers": dict(session.handlers),
         "supports": list[JsonValue](sorted(session.supports)),
         "roles": list[JsonValue](sorted(session.roles)),
         "principal_properties": dict(session.principal_properties),
@@ -186,6 +190,7 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
     except InvalidSelector as error:
         raise InvalidExport(f"selections of the session: {error}") from None
     session.properties = record.properties("properties")
+    session.handlers = _read_handlers(record)
     session.supports = word_set(tuple(record.texts("supports")))
     session.roles = frozenset(record.texts("roles"))
     session.principal_properties = record.properties("principal_properties")
@@ -225,6 +230,8 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:  # noqa: C901 
             return write_durable_request(work)
         case Begin() | Stage() | Commit() | Rollback():
             return _write_transaction_request(work, bodies)
+        case Handle() | Unhandle() | Ask() | Await() | Answer():
+            return write_exchange_request(work, bodies)
         case Bye(reason):
             return ["bye", reason]
         case _:
@@ -258,6 +265,8 @@ def read_request(  # noqa: C901, PLR0912 - a case for each kind of request
             return read_queue_request(row, record, name)
         case [str(kind), *_] if kind in DURABLE_REQUESTS:
             return read_durable_request(row, record, name)
+        case [str(kind), *_] if kind in EXCHANGE_REQUESTS:
+            return read_exchange_request(row, record, name)
         case [str("begin" | "stage" | "commit" | "rollback"), *_]:
             return _read_transaction_request(row, record, name)
         case [str(kind), int(request), bool(resubmitted), *rest] if request >= 0:
@@ -302,6 +311,15 @@ def _read_unseen(row: JsonValue, record: Record) -> tuple[int, RequestNumber, Re
         case [int(packet), int(first), int(last)]:
             return packet, RequestNumber(first), RequestNumber(last)
     return record.fail("unseen", "a list of packets with their requests")
+
+
+def _read_handlers(record: Record) -> dict[str, int]:
+    match record.value("handlers"):
+        case dict(handlers):
+            counts = {selector: count for selector, count in handlers.items() if type(count) is int}
+            if len(counts) == len(handlers):
+                return counts or NO_HANDLERS
+    return record.fail("handlers", "an object of numbers")
 
 
 def _read_declaring(record: Record) -> tuple[int, GridGeneration] | None:

@@ -233,10 +233,10 @@ def is_outdated(given: ServerSession, presented: TokenGeneration) -> bool:
 def assume(session: ServerSession, given: ServerSession) -> None:
     """Have a session, made of its record in the grid, go on with what another node held of it.
 
-    What stands in the record is newer than what that node held, and stays: tokens, selections, properties, credentials,
-    and where there may be receipts. It is the older one only if the grid has lost writes since that node wrote it last.
+    What stands in the record is newer than what that node held, and stays: tokens, selections, properties, handlers,
+    credentials, and where there may be receipts. It is the older one only if the grid has lost writes since that node wrote it last.
     Then what a client was promised by an owner counts, and the session has to be written again: its selections, its
-    properties, and where there may be receipts besides. Tokens were counted on by the claim, and rights are given by
+    properties, its handlers, and where there may be receipts besides. Tokens were counted on by the claim, and rights are given by
     the grid alone, so these stay.
 
     What the former owner had started may have been executed, so it is pending as something that was resubmitted
@@ -266,6 +266,7 @@ def assume(session: ServerSession, given: ServerSession) -> None:
     if given.stored_generation < session.stored_generation:
         session.selections = given.selections
         session.properties = given.properties
+        session.handlers = given.handlers
         session.publish_partitions |= given.publish_partitions
         session.stored_generation = given.stored_generation
 

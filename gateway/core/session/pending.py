@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from gateway.core.pacing.workload import REQUEST_BYTES, weight
 from gateway.core.types import RequestNumber
+from gateway.core.wire.exchange_packets import Answer, Ask
 from gateway.core.wire.packets import (
     Bye,
     ClientRequest,
@@ -37,7 +38,7 @@ still has some tens of megabytes a second, and whoever comes behind sixty such c
 for all they have sent. All small publishes that a client may have unanswered by default are one run: what goes to a
 thousand subscribers together is written to each of them together."""
 
-RUNS: Final = frozenset({Publish, Send, Settle})
+RUNS: Final = frozenset({Publish, Send, Settle, Ask, Answer})
 """Kinds of requests of which several that come together are one step of the grid."""
 
 COMMAND_BYTES: Final = 128

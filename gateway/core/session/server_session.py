@@ -31,6 +31,9 @@ from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Bye, ClientRequest, Malformed, Notice, NoticeCode, Reply
 
+NO_HANDLERS: Final[dict[str, int]] = {}
+"""Of sessions that handle no questions, as nearly all: one for all of them, which nobody changes."""
+
 RETRY_AFTER: Final = 0.5
 """Seconds after which a client may repeat a request that was refused because the grid is unreachable: about the time in
 which a restarted Redis is adopted again."""
@@ -64,6 +67,7 @@ class ServerSession:
         newest: highest number of a request that has come; no other one may come again unmarked (protocol 5.2.1.1).
         selections: what it is sent.
         properties: user-defined properties, and ``$client``.
+        handlers: selectors of the questions that it handles, and how many it takes at a time.
         supports: what of later releases its client understands, as it said on this connection (protocol 4.1.1).
         roles: of the principal.
         principal_properties: what its credentials vouch for.
@@ -98,6 +102,7 @@ class ServerSession:
         "declared",
         "declaring",
         "from_copy",
+        "handlers",
         "id",
         "machine",
         "newest",
@@ -133,6 +138,7 @@ class ServerSession:
         self.newest = RequestNumber(0)
         self.selections: Selections = NOTHING
         self.properties: dict[str, str] = {}
+        self.handlers: dict[str, int] = NO_HANDLERS
         self.supports: frozenset[str] = frozenset()
         self.roles: frozenset[str] = frozenset()
         self.principal_properties: Mapping[str, str] = {}

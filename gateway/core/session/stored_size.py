@@ -11,7 +11,7 @@ from typing import Final
 
 import orjson
 
-from gateway.core.session.server_session import ServerSession
+from gateway.core.session.server_session import NO_HANDLERS, ServerSession
 from gateway.core.topics.selections import Selections
 
 SESSION_BYTES: Final = 2_048
@@ -20,6 +20,9 @@ third of that."""
 
 ENTRY_BYTES: Final = 64
 """Of an entry of the list of selections besides its text."""
+
+HANDLER_BYTES: Final = 512
+"""Of a handler besides its text in the session: its text in the partition, and its two places in the order there."""
 
 RECEIPTS_BYTES: Final = 2_048
 """Of the receipts of its publishes in a topic partition: the key, and sixteen of them before the oldest are
@@ -36,6 +39,11 @@ def selections_bytes(selections: Selections) -> int:
     return selections.text_bytes + ENTRY_BYTES * len(selections)
 
 
+def handlers_bytes(handlers: Mapping[str, int]) -> int:
+    """Tell how many bytes the handlers of a session take, in its hash and in their partitions."""
+    return len(orjson.dumps(handlers)) + HANDLER_BYTES * len(handlers) if handlers else 0
+
+
 def record_bytes(
     *,
     properties: Mapping[str, str],
@@ -44,6 +52,7 @@ def record_bytes(
     entries: int,
     entries_bytes: int,
     publish_partitions: int,
+    handlers: Mapping[str, int] = NO_HANDLERS,
 ) -> int:
     """Tell how many bytes a session takes in the grid, with what it left in topic partitions.
 
@@ -54,6 +63,7 @@ def record_bytes(
         entries: of its list of selections.
         entries_bytes: of their texts.
         publish_partitions: topic partitions that may hold receipts of it.
+        handlers: selectors of the questions that it handles, each of which is in its partition, too.
     """
     return (
         SESSION_BYTES
@@ -63,6 +73,7 @@ def record_bytes(
         + entries_bytes
         + ENTRY_BYTES * entries
         + RECEIPTS_BYTES * publish_partitions
+        + handlers_bytes(handlers)
     )
 
 
@@ -75,4 +86,5 @@ def stored_bytes(session: ServerSession) -> int:
         entries=len(session.selections),
         entries_bytes=session.selections.text_bytes,
         publish_partitions=len(session.publish_partitions),
+        handlers=session.handlers,
     )

@@ -26,7 +26,7 @@ from gateway.core.types import JsonValue
 from gateway.core.wire.codec import MAX_NUMBER
 from gateway.core.wire.errors import InvalidExport, UnknownExportVersion
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Of all that is exported. It grows with every change of what is written, were it one more field: who does not know the
 version refuses, and the session fails over with a declared loss, instead of going on with a part of itself missing."""
 

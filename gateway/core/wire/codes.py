@@ -222,6 +222,15 @@ class ErrorCode(StrEnum):
     NO_SUCH_TRANSACTION = "no_such_transaction"
     TOO_MANY_TRANSACTIONS = "too_many_transactions"
     TRANSACTION_TOO_LARGE = "transaction_too_large"
+    NO_HANDLER = "no_handler"
+    HANDLERS_BUSY = "handlers_busy"
+    TOO_MANY_HANDLERS = "too_many_handlers"
+    TOO_MANY_QUESTIONS = "too_many_questions"
+    QUESTION_OVER = "question_over"
+    QUESTION_TIMEOUT = "question_timeout"
+    HANDLER_LOST = "handler_lost"
+    HANDLER_FAILED = "handler_failed"
+    ANSWER_LOST = "answer_lost"
     FORBIDDEN = "forbidden"
     INTERNAL = "internal"
     # Of the handshake: the ladder's rung 5 says why.
@@ -292,6 +301,23 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
             False,
             "The transaction, or all open ones of the session, would be too large; nothing was added.",
         ),
+        ErrorSpec(ErrorCode.NO_HANDLER, False, "Nobody who is there handles questions of this path; it was not put."),
+        ErrorSpec(
+            ErrorCode.HANDLERS_BUSY,
+            False,
+            "All who handle questions of this path have as many as they take at a time; it was not put.",
+        ),
+        ErrorSpec(ErrorCode.TOO_MANY_HANDLERS, False, "The session, or the partition, has as many handlers as it may."),
+        ErrorSpec(
+            ErrorCode.TOO_MANY_QUESTIONS,
+            False,
+            "The session, the node or the partition has as many questions without an answer as it may; it was not put.",
+        ),
+        ErrorSpec(ErrorCode.QUESTION_OVER, False, "Nobody waits for an answer to this question of this session."),
+        ErrorSpec(ErrorCode.QUESTION_TIMEOUT, False, "The question was not answered in time."),
+        ErrorSpec(ErrorCode.HANDLER_LOST, False, "The session that had the question has ended."),
+        ErrorSpec(ErrorCode.HANDLER_FAILED, False, "Who was given the question could not answer it."),
+        ErrorSpec(ErrorCode.ANSWER_LOST, False, "The grid has lost the question, or had no room for the answer."),
         ErrorSpec(ErrorCode.FORBIDDEN, False, "The principal may not do this."),
         ErrorSpec(ErrorCode.INTERNAL, False, "The node failed on the request, which may have been executed."),
         ErrorSpec(ErrorCode.UNAUTHENTICATED, False, "The principal and secret were not accepted."),

@@ -25,6 +25,7 @@ from gateway.core.types import (
 )
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.wire.durable_packets import DURABLES, DurablePlace, DurableRequest
+from gateway.core.wire.exchange_packets import QUESTIONS, Answered, ExchangeRequest, Question
 from gateway.core.wire.publish_packet import Publish as Publish  # noqa: PLC0414 - one of the packets
 from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Message, QueueRequest
 from gateway.core.wire.topology_packets import Cluster, Topology
@@ -300,7 +301,7 @@ KEEP: Final = "keep"
 HISTORY: Final = "history"
 """The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES, TRANSACTIONS})
+SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES, TRANSACTIONS, QUESTIONS})
 """What servers of this release understand beyond the first one."""
 
 
@@ -527,9 +528,10 @@ ClientRequest: TypeAlias = (
     | QueueRequest
     | DurableRequest
     | TransactionRequest
+    | ExchangeRequest
     | Malformed
 )
-SessionBody: TypeAlias = ClientRequest | Update | Message | Reply | Notice
+SessionBody: TypeAlias = ClientRequest | Update | Message | Question | Answered | Reply | Notice
 LinkPacket: TypeAlias = Hello | Resume | Welcome | Ack | Ping | Pong | GoAway | Topology | Error | Bye
 
 

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.core.wire.codes import Outcome
+from gateway.core.wire.exchange_packets import (
+    QUESTIONS,
+)
 from gateway.core.wire.packets import (
     REPLAY,
 )
@@ -32,6 +35,8 @@ THIS_VERSION: Final = frozenset(
 
 WORDS: Final[Mapping[str, str]] = {
     "message": QUEUES,
+    "question": QUESTIONS,
+    "answered": QUESTIONS,
     "snapshots_complete": REPLAY,
     "unmirrored": Outcome.MIRRORED.value,
 }

@@ -62,7 +62,7 @@ if not selections then
     end
   end
 end
-local shown = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential')
+local shown = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential', 'handlers')
 return {
   'claimed', previous, before, stored[9], stored[10], selections, stored[12], epoch, generation, confirmed, ARGV[5],
   stored[13], unpack(shown)

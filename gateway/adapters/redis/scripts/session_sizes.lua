@@ -5,12 +5,13 @@
 -- ARGV[1]  bytes of a session with nothing in it
 -- ARGV[2]  bytes of an entry of its list of selections besides its text
 -- ARGV[3]  bytes of its receipts in a topic partition
--- ARGV[4…] nodes that count their sessions themselves
+-- ARGV[4]  bytes of a handler besides its text in the session
+-- ARGV[5…] nodes that count their sessions themselves
 -- Result   principal and bytes, in turn, each principal once
 --
 -- Invariant: changes nothing; what is no session, or has ended, is passed over.
 local counted = {}
-for at = 4, #ARGV do
+for at = 5, #ARGV do
   counted[ARGV[at]] = true
 end
 
@@ -31,7 +32,8 @@ end
 local sums, order = {}, {}
 for _, key in ipairs(KEYS) do
   local stored = redis.pcall(
-    'HMGET', key, 'owner', 'principal', 'ended', 'partitions', 'properties', 'principal_properties', 'roles'
+    'HMGET', key, 'owner', 'principal', 'ended', 'partitions', 'properties', 'principal_properties', 'roles',
+    'handlers'
   )
   local principal = stored[2]
   if not stored.err and stored[1] and principal and not stored[3] and not counted[stored[1]] then
@@ -39,6 +41,10 @@ for _, key in ipairs(KEYS) do
     for _ in string.gmatch(stored[4] or '', '%d+') do
       size = size + ARGV[3]
     end
+    for _ in string.gmatch(stored[8] or '', '":') do
+      size = size + ARGV[4]
+    end
+    size = size + texts_bytes(stored[8])
     if not sums[principal] then
       order[#order + 1] = principal
     end

@@ -22,6 +22,7 @@ from gateway.core.wire.codec.encoding import (
     is_snapshot,
     number,
 )
+from gateway.core.wire.codec.exchange_packets import encode_answered, encode_question
 from gateway.core.wire.codec.fields import MAX_NUMBER
 from gateway.core.wire.codec.queue_packets import encode_message
 from gateway.core.wire.codec.salvage import Salvaged
@@ -39,10 +40,12 @@ __all__ = [
     "apart",
     "decode_from_client",
     "decode_from_server",
+    "encode_answered",
     "encode_history",
     "encode_link",
     "encode_message",
     "encode_notice",
+    "encode_question",
     "encode_reply",
     "encode_request",
     "encode_update",

@@ -10,11 +10,13 @@ import orjson
 
 from gateway.core.types import EventId, RequestNumber, Version
 from gateway.core.wire.codec.durable_packets import encode_durable_request, write_durable_place
+from gateway.core.wire.codec.exchange_packets import encode_exchange_request
 from gateway.core.wire.codec.fields import Object, named_by_number
 from gateway.core.wire.codec.queue_packets import encode_queue_request
 from gateway.core.wire.codec.transaction_packets import encode_transaction_request
 from gateway.core.wire.codec.values import dumps
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
+from gateway.core.wire.exchange_packets import Answer, Ask, Await, Handle, Unhandle
 from gateway.core.wire.packets import (
     NOW,
     Ack,
@@ -133,6 +135,8 @@ def encode_request(body: ClientRequest) -> bytes:
             return encode_durable_request(body)
         case Begin() | Stage() | Commit() | Rollback():
             return encode_transaction_request(body, encode_request)
+        case Handle() | Unhandle() | Ask() | Await() | Answer():
+            return encode_exchange_request(body)
         case _:
             raise TypeError("a malformed request is never sent")
     if body.resubmitted:

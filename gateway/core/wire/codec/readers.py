@@ -14,6 +14,17 @@ from gateway.core.wire.codec.durable_packets import (
     read_durable_release,
     read_durable_remove,
 )
+from gateway.core.wire.codec.exchange_packets import (
+    read_answer,
+    read_answered,
+    read_ask,
+    read_await,
+    read_handle,
+    read_long_answer,
+    read_long_ask,
+    read_question,
+    read_unhandle,
+)
 from gateway.core.wire.codec.fields import (
     BadField,
     Object,
@@ -402,17 +413,26 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "stage": read_stage,
     "commit": read_commit,
     "rollback": read_rollback,
+    "handle": read_handle,
+    "unhandle": read_unhandle,
+    "ask": read_ask,
+    "await": read_await,
+    "answer": read_answer,
 }
 LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {
     **BODIES_FROM_CLIENT,
     "publish": read_long_publish,
     "send": read_long_send,
     "stage": read_long_stage,
+    "ask": read_long_ask,
+    "answer": read_long_answer,
 }
 """The same, for messages in which there is room for values with too many levels."""
 BODIES_FROM_SERVER: Final[BodyReaders] = {
     "update": _update,
     "message": read_message,
+    "question": read_question,
+    "answered": read_answered,
     "reply": _reply,
     "notice": _notice,
 }

@@ -1,0 +1,508 @@
+"""The contract of questions and answers: each question is given to one session, and its end is told once."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.core.topics.topics import partition_of
+from gateway.core.types import RequestNumber, SessionId
+from gateway.ports import (
+    KEPT_FOR,
+    TAKE_WITHIN,
+    AnswerCommand,
+    AnswerRead,
+    AnswerResult,
+    AnswerState,
+    AnswerStep,
+    AskCommand,
+    AskedAll,
+    AskResult,
+    AskState,
+    ExchangeItem,
+    ExchangesLost,
+    Fenced,
+    Given,
+    Grid,
+    Handled,
+    HandlerSelectors,
+    Handling,
+    HandlingRefused,
+    HeldQuestion,
+    Over,
+    QuestionStep,
+    SessionRecord,
+    TakenQuestion,
+)
+from tests.contract.examples import DEPTH, expire_all, ownership, session
+from tests.contract.harness import LONG, Harness
+from tests.support.clock import eventually
+
+QUOTES = "quotes/**"
+PARTITION = partition_of(["quotes"], DEPTH)
+PUT = AskResult(AskState.PUT, duplicate=False)
+
+
+class User:
+    """A session that asks and handles."""
+
+    def __init__(self, grid: Grid, record: SessionRecord | None = None, principal: str = "alice") -> None:
+        self.grid = grid
+        self.record = session(partitions=frozenset({PARTITION})) if record is None else record
+        self.principal = principal
+        self.epoch = 1
+        self.asked = 0
+        self.revision = ""
+
+    @property
+    def id(self) -> SessionId:
+        return self.record.id
+
+    async def handle(self, *selectors: str, concurrency: int = 10, present: bool = True) -> Handled:
+        handled = await self.grid.exchanges.handle(
+            ownership(self.record, epoch=self.epoch),
+            PARTITION,
+            self.principal,
+            Handling(selectors, concurrency, present),
+        )
+        assert isinstance(handled, Handled), handled
+        return handled
+
+    def question(self, number: int, text: str = "1", **more: object) -> QuestionStep:
+        given = {"selectors": (QUOTES,), "timeout": LONG} | more
+        return QuestionStep(RequestNumber(number), text=text.encode(), **given)  # type: ignore[arg-type]
+
+    def command(self, *steps: QuestionStep) -> AskCommand:
+        mine = ownership(self.record, epoch=self.epoch)
+        return AskCommand(mine, RequestNumber(0), PARTITION, self.revision, steps)
+
+    async def put(self, *steps: QuestionStep) -> AskedAll:
+        """Put questions, by the selectors that there are."""
+        answer = await self.grid.exchanges.ask(self.command(*steps))
+        if isinstance(answer, HandlerSelectors):
+            self.revision = answer.revision
+            answer = await self.grid.exchanges.ask(self.command(*steps))
+        assert isinstance(answer, AskedAll), answer
+        return answer
+
+    async def ask(self, text: str = "1", **more: object) -> RequestNumber:
+        """Put a question; returns its number."""
+        self.asked += 1
+        asked = await self.put(self.question(self.asked, text, **more))
+        assert asked.results == (PUT,), asked
+        return RequestNumber(self.asked)
+
+    async def held(self) -> list[HeldQuestion]:
+        """Tell what it has, as it would after a failover."""
+        return list((await self.handle(QUOTES)).held)
+
+    async def take(self, *held: HeldQuestion) -> list[TakenQuestion]:
+        return await self.grid.exchanges.take(ownership(self.record, epoch=self.epoch), PARTITION, held)
+
+    async def answer(
+        self, held: HeldQuestion, text: str = "42", *, request: int = 1000, failed: bool = False
+    ) -> AnswerResult:
+        step = AnswerStep(RequestNumber(request), held, text.encode(), failed)
+        command = AnswerCommand(ownership(self.record, epoch=self.epoch), RequestNumber(0), PARTITION, (step,))
+        (result,) = await self.grid.exchanges.answer(command)
+        return result
+
+    async def look(self, *numbers: RequestNumber) -> list[AnswerRead]:
+        read = await self.grid.exchanges.read(self.id, PARTITION, numbers)
+        return [each._replace(left=0.0) for each in read.answers]
+
+
+class Listener:
+    """Hears what happens."""
+
+    def __init__(self, grid: Grid, handled: Handled) -> None:
+        self.items: list[ExchangeItem] = []
+        self._grid = grid
+        grid.exchanges.follow(PARTITION, handled.position)
+        self._task = asyncio.create_task(self._listen())
+
+    async def _listen(self) -> None:
+        async for item in self._grid.exchanges.exchanges():
+            self.items.append(item)
+
+    def given(self, user: User) -> list[HeldQuestion]:
+        return [each.held for each in self.items if isinstance(each, Given) and each.session == user.id]
+
+    def over(self, user: User) -> list[RequestNumber]:
+        return [each.number for each in self.items if isinstance(each, Over) and each.asker == user.id]
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+WAITING = AnswerRead(AnswerState.WAITING, b"", 0.0)
+UNKNOWN = AnswerRead(AnswerState.UNKNOWN, b"", 0.0)
+
+
+async def test_a_question_is_put_taken_answered_and_forgotten(harness: Harness) -> None:
+    """Everything that happens is told once, in order, and nothing is left in the end."""
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    listener = Listener(grid, await worker.handle(QUOTES))
+    number = await asker.ask("who?", timeout=LONG)
+    await eventually(lambda: len(listener.given(worker)) == 1, message="the question is given")
+    (held,) = listener.given(worker)
+    assert (held.asker, held.number) == (asker.id, number)
+    assert await asker.look(number) == [WAITING]
+
+    (taken,) = await worker.take(held)
+
+    assert (taken.held, taken.text, taken.again) == (held, b"who?", False)
+    assert LONG - 60 < taken.left <= LONG
+    assert await worker.answer(held, "me") == AnswerResult(accepted=True, duplicate=False)
+    await eventually(lambda: listener.over(asker) == [number], message="its end is told")
+    assert await asker.look(number) == [AnswerRead(AnswerState.VALUE, b"me", 0.0)]
+    assert await worker.held() == []
+    await grid.exchanges.forget(asker.id, PARTITION, [number])
+    assert await asker.look(number) == [UNKNOWN]
+    await worker.handle()
+    left = await harness.inventory()
+    assert not [each for each in left if "question" in each or "answers" in each or "handler" in each], left
+    await listener.close()
+
+
+async def test_the_handler_with_the_fewest_is_given_a_question(harness: Harness) -> None:
+    """And of several with as many, the one that was served longest ago."""
+    grid = await harness.grid()
+    asker, one, two = User(grid), User(grid), User(grid)
+    await one.handle(QUOTES)
+    await two.handle("quotes/*")
+    both = {"selectors": (QUOTES, "quotes/*")}
+    for _ in range(3):
+        await asker.ask(**both)
+    first = await one.held()
+    second = list((await two.handle("quotes/*")).held)
+    assert [each.number for each in first] == [1, 3]
+    assert [each.number for each in second] == [2]
+    await one.take(*first)
+    await one.answer(first[0], request=1)
+    await one.answer(first[1], request=2)
+
+    await asker.ask(**both)
+
+    assert [each.number for each in await one.held()] == [4]
+
+
+async def test_nobody_is_asked_who_does_not_handle_it_or_is_away(harness: Harness) -> None:
+    """Nobody who is there handles its path; all who do have as many as they take."""
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    nothing = await asker.put(asker.question(1, selectors=()))
+    assert nothing.results == (AskResult(AskState.NO_HANDLER, duplicate=False),)
+    await worker.handle("quotes/other")
+    other = await asker.put(asker.question(2, selectors=()))
+    assert other.results == (AskResult(AskState.NO_HANDLER, duplicate=False),)
+    await worker.handle(QUOTES, concurrency=1)
+    asker.asked = 2
+    await asker.ask()
+    busy = await asker.put(asker.question(4))
+    assert busy.results == (AskResult(AskState.BUSY, duplicate=False),)
+    again = await asker.put(asker.question(4))
+    assert again.results == (AskResult(AskState.BUSY, duplicate=True),), "refused for good"
+    await worker.handle(QUOTES, concurrency=5, present=False)
+    away = await asker.put(asker.question(5))
+    assert away.results == (AskResult(AskState.NO_HANDLER, duplicate=False),)
+    await worker.handle(QUOTES, concurrency=5)
+    asker.asked = 5
+    await asker.ask()
+
+
+async def test_who_asks_learns_of_other_selectors(harness: Harness) -> None:
+    """Nothing was done if the selectors are others; their revision tells them apart."""
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    await worker.handle(QUOTES, "quotes/ACME")
+    told = await grid.exchanges.ask(asker.command(asker.question(1)))
+    assert isinstance(told, HandlerSelectors)
+    assert set(told.selectors) == {QUOTES, "quotes/ACME"}
+    assert await asker.look(RequestNumber(1)) == [UNKNOWN]
+    asker.revision = told.revision
+    await worker.handle(QUOTES)
+    newer = await grid.exchanges.ask(asker.command(asker.question(1)))
+    assert isinstance(newer, HandlerSelectors)
+    assert newer.revision != told.revision
+    assert newer.selectors == (QUOTES,)
+
+
+async def test_a_question_may_be_for_a_principal_or_a_session(harness: Harness) -> None:
+    """Whose sessions alone may be given it, or which alone."""
+    grid = await harness.grid()
+    asker = User(grid)
+    alice, bob, other = User(grid), User(grid, principal="bob"), User(grid, principal="bob")
+    for each in (alice, bob, other):
+        await each.handle(QUOTES)
+    for _ in range(4):
+        await asker.ask(principal="bob")
+    assert len(await bob.held()) == len(await other.held()) == 2
+    await asker.ask(session=other.id)
+    assert len(await other.held()) == 3
+    assert await alice.held() == []
+    nobody = await asker.put(asker.question(6, principal="carol"), asker.question(7, session=asker.id))
+    assert {each.state for each in nobody.results} == {AskState.NO_HANDLER}
+    await other.handle("quotes/x")
+    elsewhere = await asker.put(asker.question(8, session=other.id))
+    assert elsewhere.results[0].state is AskState.NO_HANDLER
+
+
+@pytest.mark.promise("P5")
+async def test_a_question_is_put_once(harness: Harness) -> None:
+    """A command with this request has the same answer, also if the first one was lost."""
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    await worker.handle(QUOTES)
+    await asker.ask()
+    command = asker.command(asker.question(2))
+    again = await harness.asked_again(grid, lambda: grid.exchanges.ask(command))
+    if isinstance(again, HandlerSelectors):  # of another generation of the grid
+        asker.revision = again.revision
+        again = await grid.exchanges.ask(asker.command(asker.question(2)))
+    assert isinstance(again, AskedAll)
+    assert again.results == (AskResult(AskState.PUT, duplicate=True),)
+    assert [each.number for each in await worker.held()] == [1, 2]
+    for held in await worker.held():
+        await worker.take(held)
+        await worker.answer(held, request=held.number)
+    await grid.exchanges.forget(asker.id, PARTITION, [RequestNumber(2)])
+    (gone,) = (await asker.put(asker.question(2))).results
+    assert gone == AskResult(AskState.FORGOTTEN, duplicate=True)
+
+
+@pytest.mark.promise("P5")
+async def test_a_question_is_answered_once(harness: Harness) -> None:
+    """Whoever has it, and once; asked again, the answer is the same."""
+    grid = await harness.grid()
+    asker, worker, other = User(grid), User(grid), User(grid)
+    await worker.handle(QUOTES)
+    number = await asker.ask()
+    (held,) = await worker.held()
+    await worker.take(held)
+    assert await other.answer(held, "no") == AnswerResult(accepted=False, duplicate=False)
+    again = await harness.asked_again(grid, lambda: worker.answer(held, "yes", request=7))
+    assert again == AnswerResult(accepted=True, duplicate=True)
+    assert await worker.answer(held, "again", request=8) == AnswerResult(accepted=False, duplicate=False)
+    assert await worker.answer(held, "again", request=8) == AnswerResult(accepted=False, duplicate=True)
+    assert await asker.look(number) == [AnswerRead(AnswerState.VALUE, b"yes", 0.0)]
+
+
+async def test_why_a_question_could_not_be_answered_is_told(harness: Harness) -> None:
+    """Its handler says that it cannot answer."""
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    await worker.handle(QUOTES)
+    number = await asker.ask()
+    (held,) = await worker.held()
+    await worker.take(held)
+    await worker.answer(held, '"no idea"', failed=True)
+    assert await asker.look(number) == [AnswerRead(AnswerState.FAILED, b'"no idea"', 0.0)]
+
+
+@pytest.mark.promise("P3")
+async def test_a_former_owner_neither_asks_nor_handles_nor_answers(harness: Harness) -> None:
+    """An epoch older than one that was here is refused."""
+    grid = await harness.grid()
+    user = User(grid)
+    await user.handle(QUOTES)
+    await user.ask()
+    old = User(grid, user.record)
+    user.epoch = 2
+    (held,) = await user.held()
+    await user.take(held)
+    for step in (old.handle(QUOTES), old.take(held), old.answer(held)):
+        with pytest.raises(Fenced):
+            await step
+    await user.ask()
+    with pytest.raises(Fenced):
+        await old.put(old.question(9))
+    assert (await user.answer(held)).accepted
+
+
+async def test_what_is_not_taken_in_time_is_given_to_another(harness: Harness) -> None:
+    """Its handler's node is dead or its client slow; nobody is sent to it before it takes something."""
+    grid = await harness.grid()
+    asker, one, two = User(grid), User(grid), User(grid)
+    await one.handle(QUOTES)
+    listener = Listener(grid, await two.handle("quotes/*", present=False))
+    await asker.ask(selectors=(QUOTES, "quotes/*"))
+    await two.handle("quotes/*")
+    await eventually(lambda: len(listener.given(one)) == 1, message="it is given to the first one")
+    (late,) = listener.given(one)
+
+    await harness.advance(TAKE_WITHIN)
+    await grid.exchanges.fire(PARTITION)
+
+    await eventually(lambda: len(listener.given(two)) == 1, message="another one is given it")
+    assert await one.take(late) == []
+    assert not (await one.answer(late)).accepted
+    (held,) = listener.given(two)
+    assert len(await two.take(held)) == 1
+    await harness.advance(TAKE_WITHIN)
+    await grid.exchanges.fire(PARTITION)
+    assert (await two.answer(held)).accepted, "what was taken stays"
+    await listener.close()
+
+
+async def test_a_question_waits_for_its_handler_if_there_is_no_other(harness: Harness) -> None:
+    """It is moved to one that comes later, too; who has it takes it whenever it can."""
+    grid = await harness.grid()
+    asker, one = User(grid), User(grid)
+    await one.handle(QUOTES)
+    await asker.ask()
+    (held,) = await one.held()
+    await harness.advance(TAKE_WITHIN)
+    await grid.exchanges.fire(PARTITION)
+    none = await asker.put(asker.question(2))
+    assert none.results[0].state is AskState.NO_HANDLER, "whoever is too slow is asked nothing"
+    assert len(await one.take(held)) == 1
+    asker.asked = 2
+    await asker.ask()
+    assert (await one.answer(held)).accepted
+
+
+async def test_what_is_not_answered_in_time_is_over(harness: Harness) -> None:
+    """Whether it was taken is told; a late answer is refused, and nothing is left of it for long."""
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    listener = Listener(grid, await worker.handle(QUOTES))
+    timeout = harness.short
+    first, second = await asker.ask(timeout=timeout), await asker.ask(timeout=timeout)
+    held, _ = await worker.held()
+    await worker.take(held)
+    await harness.advance(timeout)
+    await grid.exchanges.fire(PARTITION)
+    await eventually(lambda: listener.over(asker) == [first, second], message="both are over")
+    assert [each.state for each in await asker.look(first, second)] == [
+        AnswerState.TIMED_OUT_TAKEN,
+        AnswerState.TIMED_OUT,
+    ]
+    assert not (await worker.answer(held)).accepted
+    assert await worker.held() == []
+    await harness.advance(KEPT_FOR)
+    await grid.exchanges.fire(PARTITION)
+    assert await asker.look(first, second) == [UNKNOWN, UNKNOWN]
+    await listener.close()
+
+
+@pytest.mark.promise("P7")
+async def test_a_handler_that_ends_loses_what_it_had(harness: Harness) -> None:
+    """What it had taken is over, the rest is another's; nothing of the session is left."""
+    grid = await harness.grid()
+    record = session(window=harness.short, connected=False, partitions=frozenset({PARTITION}))
+    await grid.sessions.create(record)
+    asker, one, two = User(grid), User(grid, record), User(grid)
+    await one.handle(QUOTES)
+    taken, put, directed = await asker.ask(), await asker.ask(), await asker.ask(session=one.id)
+    await one.take((await one.held())[0])
+    await two.handle(QUOTES)
+    await harness.advance(harness.short)
+    assert [each.session for each in await expire_all(grid)] == [record.id]
+
+    states = [each.state for each in await asker.look(taken, put, directed)]
+    assert states == [AnswerState.LOST_TAKEN, AnswerState.WAITING, AnswerState.LOST]
+    (held,) = await two.held()
+    assert held.number == put
+    left = {each for each in await harness.inventory() if record.id in each}
+    assert not {each for each in left if "tombstone" not in each}
+    with pytest.raises(Fenced):
+        await one.handle(QUOTES)
+
+
+@pytest.mark.promise("P7")
+async def test_nothing_is_left_of_who_asked(harness: Harness) -> None:
+    """What it asked is forgotten with it, and its handler may have as many others."""
+    grid = await harness.grid()
+    record = session(window=harness.short, connected=False, partitions=frozenset({PARTITION}))
+    await grid.sessions.create(record)
+    asker, other, worker = User(grid, record), User(grid), User(grid)
+    await worker.handle(QUOTES, concurrency=1)
+    await asker.ask()
+    (held,) = (await worker.handle(QUOTES, concurrency=1)).held
+    await worker.take(held)
+    await harness.advance(harness.short)
+    await expire_all(grid)
+
+    assert not (await worker.answer(held)).accepted
+    await other.ask()
+    with pytest.raises(Fenced):
+        await asker.put(asker.question(2))
+
+
+@pytest.mark.promise("P20")
+async def test_handlers_are_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition has as many selectors as it may; who handles already is not refused."""
+    for module in ("gateway.adapters.memory.exchange_table", "gateway.adapters.redis.exchanges"):
+        monkeypatch.setattr(f"{module}.MOST_SELECTORS", 2)
+    grid = await harness.grid()
+    one, two = User(grid), User(grid)
+    await one.handle("quotes/a", "quotes/b")
+    refused = await grid.exchanges.handle(
+        ownership(two.record), PARTITION, "alice", Handling(("quotes/c",), 1, present=True)
+    )
+    assert refused is HandlingRefused.HANDLERS
+    await one.handle("quotes/a", "quotes/b")
+    await one.handle("quotes/a")
+    await two.handle("quotes/c")
+
+
+@pytest.mark.promise("P20")
+async def test_questions_are_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partition has no room, in number or bytes; an answer that has none is told of as lost."""
+    for module in ("gateway.adapters.memory.exchange_table", "gateway.adapters.redis.exchanges"):
+        monkeypatch.setattr(f"{module}.MOST_QUESTIONS", 2)
+        monkeypatch.setattr(f"{module}.MOST_QUESTION_BYTES", 4000)
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    await worker.handle(QUOTES)
+    await asker.ask()
+    large = await asker.put(asker.question(2, "x" * 4000))
+    assert large.results == (AskResult(AskState.FULL, duplicate=False),)
+    asker.asked = 2
+    await asker.ask()
+    full = await asker.put(asker.question(4))
+    assert full.results == (AskResult(AskState.FULL, duplicate=False),)
+    held = (await worker.held())[0]
+    await worker.take(held)
+    assert (await worker.answer(held, "y" * 4000)).accepted
+    assert await asker.look(held.number) == [AnswerRead(AnswerState.TOO_LARGE, b"", 0.0)]
+
+
+@pytest.mark.promise("P10")
+async def test_a_grid_that_was_emptied_knows_no_question(fragile: Harness) -> None:
+    """The exchanges do not go on; handlers are written again, and what was asked is unknown."""
+    grid = await fragile.grid()
+    asker, worker = User(grid), User(grid)
+    listener = Listener(grid, await worker.handle(QUOTES))
+    number = await asker.ask()
+    await fragile.go_away()
+    await fragile.come_back(emptied=True)
+    await eventually(lambda: ExchangesLost(PARTITION) in listener.items, message="the loss is told")
+    assert await worker.held() == []
+    assert await asker.look(number) == [UNKNOWN]
+    await asker.ask()
+    assert len(await worker.held()) == 1
+    await listener.close()
+
+
+@pytest.mark.promise("P10")
+async def test_a_grid_that_was_restarted_knows_its_questions(fragile: Harness) -> None:
+    """Who asks again what it has is told."""
+    grid = await fragile.grid()
+    asker, worker = User(grid), User(grid)
+    listener = Listener(grid, await worker.handle(QUOTES))
+    number = await asker.ask()
+    await fragile.go_away()
+    await fragile.come_back(restarted=True)
+    await eventually(lambda: ExchangesLost(PARTITION) in listener.items, message="the loss is told")
+    handled = await worker.handle(QUOTES)
+    (held,) = handled.held
+    grid.exchanges.follow(PARTITION, handled.position)
+    await worker.take(held)
+    await worker.answer(held, "1")
+    await eventually(lambda: listener.over(asker) == [number], message="its end is told")
+    await listener.close()
