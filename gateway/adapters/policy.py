@@ -98,7 +98,19 @@ LONGEST_PROPERTY: Final = 64
 """Characters of a property's name (protocol section 9.3)."""
 
 _TOP: Final = ("default", "roles", "principals")
-_OF_A_ROLE: Final = ("select", "publish", "send", "consume", "declare", "properties", "admin", "mirror")
+_OF_A_ROLE: Final = (
+    "select",
+    "publish",
+    "send",
+    "consume",
+    "request",
+    "handle",
+    "address",
+    "declare",
+    "properties",
+    "admin",
+    "mirror",
+)
 _ACTIONS: Final = (EVERYTHING, *sorted({kind_of(action) for action in ADMIN_ACTIONS}), *ADMIN_ACTIONS)
 
 
@@ -203,6 +215,9 @@ class _Reader:
             publish=tuple(self._selectors(table, (*where, "publish"))),
             send=tuple(self._selectors(table, (*where, "send"))),
             consume=tuple(self._selectors(table, (*where, "consume"))),
+            request=tuple(self._selectors(table, (*where, "request"))),
+            handle=tuple(self._selectors(table, (*where, "handle"))),
+            address=tuple(self._selectors(table, (*where, "address"))),
             declare=self._declare(table, (*where, "declare")),
             properties=frozenset(self._properties(table, (*where, "properties"))),
             admin=frozenset(self._actions(table, (*where, "admin"))),
@@ -222,6 +237,8 @@ class _Reader:
                     self._complain(where, f"{text!r}: only the gateway publishes below {root!r}", "remove it", text)
                 elif where[-1] in {"send", "consume"}:
                     self._complain(where, f"{text!r}: there is no queue below {root!r}", "remove it", text)
+                elif where[-1] in {"request", "handle", "address"}:
+                    self._complain(where, f"{text!r}: nobody asks anything below {root!r}", "remove it", text)
                 elif root != SYSTEM_ROOT:
                     self._complain(
                         where, f"{text!r}: there is nothing below {root!r}", f"say {SYSTEM_ROOT}, or remove it", text

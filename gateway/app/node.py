@@ -397,6 +397,7 @@ class Node:
         self._background.forever(self.destinations.follow, "destinations")
         self.zones.start()
         self._background.forever(self.connections.consumers.run, "consumers")
+        self._background.forever(self.connections.exchanges.run, "exchanges")
         self._background.forever(self.sessions.advise, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")

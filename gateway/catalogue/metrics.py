@@ -13,6 +13,7 @@ from gateway.catalogue import (
     call_metrics,
     destination_metrics,
     durable_metrics,
+    exchange_metrics,
     history_metrics,
     journal_metrics,
     link_metrics,
@@ -313,7 +314,7 @@ FORBIDDEN = Metric(
     Kind.COUNTER,
     "Requests and hellos refused because the principal lacks the permission.",
     "permission",
-    ("select", "publish", "send", "consume", "declare", "properties"),
+    ("select", "publish", "send", "consume", "request", "handle", "address", "declare", "properties"),
 )
 PERMISSION_ANSWER_BYTES = Metric(
     "gateway_permission_answer_bytes", Kind.GAUGE, "Bytes of answers about permissions that are remembered, of 64 MiB."
@@ -550,6 +551,7 @@ METRICS: Final[tuple[Metric, ...]] = tuple(
         vars(link_metrics),
         vars(mirror_metrics),
         vars(topology_metrics),
+        vars(exchange_metrics),
         vars(queue_metrics),
         vars(durable_metrics),
         vars(call_metrics),

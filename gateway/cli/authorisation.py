@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import click
 
@@ -23,6 +24,13 @@ def policy() -> None:
     """Check who may do what."""
 
 
+_OF_PATHS: Final = ("select", "publish", "send", "consume", "request", "handle", "address")
+"""What a role gives as selectors, in the order of ``Role.templates``."""
+
+_ACTIONS: Final = (*_OF_PATHS, "property", "admin")
+"""What can be asked about."""
+
+
 @policy.command()
 @_FILE
 def check(file: Path) -> None:
@@ -38,6 +46,9 @@ def check(file: Path) -> None:
             ("publish", [each.text for each in role.publish]),
             ("send", [each.text for each in role.send]),
             ("consume", [each.text for each in role.consume]),
+            ("request", [each.text for each in role.request]),
+            ("handle", [each.text for each in role.handle]),
+            ("address", [each.text for each in role.address]),
             ("declare", ["temporary queues"] if role.declare else []),
             ("properties", sorted(role.properties)),
             ("admin", sorted(role.admin)),
@@ -59,8 +70,8 @@ def check(file: Path) -> None:
     metavar="NAME=VALUE",
     help="A property that its credentials vouch for. May be repeated.",
 )
-@click.argument("action", type=click.Choice(["select", "publish", "send", "consume", "property", "admin"]))
-@click.argument("what", metavar="SELECTOR|TOPIC|QUEUE|NAME|ACTION")
+@click.argument("action", type=click.Choice(_ACTIONS))
+@click.argument("what", metavar="SELECTOR|TOPIC|QUEUE|PATH|NAME|ACTION")
 def explain(file: Path, *, principal: str, roles: str, properties: Sequence[str], action: str, what: str) -> int:
     """Check whether the policy in FILE allows something, and by which role.
 
@@ -118,7 +129,9 @@ class _Person:
         return {PRINCIPAL: self.principal} | {PROPERTY_PREFIX + name: text for name, text in self.properties.items()}
 
 
-def _answer(found: Policy, person: _Person, roles: frozenset[str], action: str, what: str) -> tuple[bool, str]:
+def _answer(  # noqa: C901 - a case for each kind
+    found: Policy, person: _Person, roles: frozenset[str], action: str, what: str
+) -> tuple[bool, str]:
     """Tell whether some roles allow something, and say it.
 
     Raises:
@@ -144,6 +157,12 @@ def _answer(found: Policy, person: _Person, roles: frozenset[str], action: str, 
             return permissions.may_send(parse_topic(what)), f"to send messages to {what!r}"
         case "consume":
             return permissions.may_consume(parse_topic(what)), f"to consume messages of {what!r}"
+        case "request":
+            return permissions.may_request(parse_topic(what)), f"to ask {what!r}"
+        case "handle":
+            return permissions.may_handle(parse_selector(what)), f"to handle all questions of {what!r}"
+        case "address":
+            return permissions.may_address(parse_topic(what)), f"to choose who is asked {what!r}"
         case "property":
             return permissions.may_set(what), f"to set the property {what!r}"
         case _:
@@ -156,7 +175,7 @@ def _idle_entries(found: Policy, person: _Person, roles: frozenset[str], action:
     """Entries that could allow the action, if their placeholders could be filled in."""
     for name in sorted(roles):
         role = found.roles[name]
-        given = {"select": role.select, "publish": role.publish, "send": role.send, "consume": role.consume}
+        given = dict(zip(_OF_PATHS, role.templates, strict=True))
         for each in given.get(action, ()):
             if each.bind(person.values) is None:
                 yield (f"{each.text!r} of role {_shown(name)} gives nothing here: a value is missing, or is no segment")

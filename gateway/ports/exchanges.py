@@ -345,8 +345,8 @@ ExchangeItem: TypeAlias = "Given | Over | ExchangesLost"
 class ExchangeStore(Protocol):
     """Questions and answers.
 
-    Each step is one on one partition, and does what is due there first: gives what was not taken in time to others, ends
-    what was not answered in time, and forgets answers that nobody has fetched.
+    Each step is one on one partition, and does what is due there first: gives what was not taken in time to others,
+    ends what was not answered in time, and forgets answers that nobody has fetched.
     """
 
     async def handle(
@@ -360,7 +360,7 @@ class ExchangeStore(Protocol):
         """
 
     async def ask(self, command: AskCommand) -> AskedAll | HandlerSelectors:
-        """Put questions, each once; each goes to the handler that is there and has the fewest, or was served longest ago.
+        """Put questions, each once; it goes to the handler that is there and has the fewest, or was served longest ago.
 
         Raises:
             Fenced: as of ``handle``.
@@ -373,8 +373,8 @@ class ExchangeStore(Protocol):
     ) -> list[TakenQuestion]:
         """Take questions that a session was given; those that it does not have any more are left out.
 
-        Whoever takes shows that the session's client is there: a session that was passed by for having taken too late is
-        given questions again.
+        Whoever takes shows that the session's client is there: a session that was passed by for having taken too late
+        is given questions again.
 
         Raises:
             Fenced, GridUnavailable: as of ``handle``.

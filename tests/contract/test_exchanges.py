@@ -376,7 +376,7 @@ async def test_what_is_not_answered_in_time_is_over(harness: Harness) -> None:
     await worker.take(held)
     await harness.advance(timeout)
     await grid.exchanges.fire(PARTITION)
-    await eventually(lambda: listener.over(asker) == [first, second], message="both are over")
+    await eventually(lambda: sorted(listener.over(asker)) == [first, second], message="both are over")
     assert [each.state for each in await asker.look(first, second)] == [
         AnswerState.TIMED_OUT_TAKEN,
         AnswerState.TIMED_OUT,

@@ -34,8 +34,8 @@ from gateway.ports import (
     Fenced,
     Given,
     Handled,
-    Handling,
     HandlerSelectors,
+    Handling,
     HandlingRefused,
     HeldQuestion,
     Over,
@@ -60,7 +60,7 @@ _NUMBERS: Final = 3
 """Of a question that a session has: tag, asker, number."""
 
 _TAKEN: Final = 4
-"""Of one that was taken: which of those asked for, milliseconds left, whether it was before, what handlers are given."""
+"""Of one that was taken: which of those asked for, milliseconds left, whether it was before, what is given."""
 
 
 class RedisExchanges:
@@ -173,7 +173,7 @@ class RedisExchanges:
 
     def follow(self, partition: int, position: StreamPosition) -> None:
         """See ``ExchangeStore.follow``."""
-        reading = PartitionReading(self._keys.exchanges[partition], partition, position, self)
+        reading = PartitionReading(self._keys.exchanges(partition), partition, position, self)
         self._followed[partition] = reading
         self._tail.attach(reading)
 
@@ -203,7 +203,7 @@ class RedisExchanges:
                 case _:
                     raise ValueError("it is nothing about a question")
         except (ValueError, IndexError) as error:
-            self._foreign.skipped(self._keys.exchanges[partition], number.decode(), error)
+            self._foreign.skipped(self._keys.exchanges(partition), number.decode(), error)
 
     def lose(self, reading: PartitionReading) -> None:
         """Tell that a partition's exchanges do not go on."""

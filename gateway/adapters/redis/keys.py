@@ -86,16 +86,17 @@ key                              type    content
 ``P:{t17}:deliveries``           stream  ``<generation>-<sequence>`` → ``[queue, "<session> <epoch> <tag> <id> …"]``:
                                          who was given what. Trimmed to about 10,000 entries; stays.
 ``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from, and ``/[principal,
-                                         name]`` → empty, of each durable subscription that it uses, and ``?`` → empty if
-                                         it asked or handled questions there; deleted with it.
-``P:{t17}:handlers``             hash    session → what it handles: its epoch, how many questions it has and may have, its
+                                         name]`` → empty, of each durable subscription that it uses, and ``?`` → empty
+                                         if it asked or handled questions there; deleted with it.
+``P:{t17}:handlers``             hash    session → what it handles: its epoch, how many questions it has and takes, its
                                          selectors (``exchange.lua``). This and the next ten are written by each step
                                          of questions and answers. Deleted when the session ends.
-``P:{t17}:handler-order``        zset    For each selector the sessions that handle it, the one with the fewest questions
+``P:{t17}:handler-order``        zset    For each selector those who handle it, the one with the fewest questions
                                          first, all with score 0; and likewise for each selector and principal.
 ``P:{t17}:handler-selectors``    hash    selector → how many sessions handle it.
-``P:{t17}:questions``            hash    ``<asker> <number>`` → state, deadline and handler of a question. Deleted when its
-                                         client knows the answer, ten seconds after its time is over, or with the asker.
+``P:{t17}:questions``            hash    ``<asker> <number>`` → state, deadline and handler of a question. Deleted when
+                                         its client knows the answer, ten seconds after its time is over, or with the
+                                         asker.
 ``P:{t17}:question-texts``       hash    the same → what its handler is given, until it is over.
 ``P:{t17}:question-timers``      zset    the same → when something is due (ms).
 ``P:{t17}:questions-held``       zset    ``<handler> <tag> <asker> <number>`` of what a handler has, all with score 0.
@@ -186,7 +187,8 @@ first release wrote ``selections`` in place of these, a JSON array of all), ``wi
 hold receipts, comma-separated), ``previous`` (owner before the last claim), ``before`` (owner before that one, missing
 until the first claim), ``term`` (of the lease under which the owner took it), what the credentials gave: ``roles`` and
 ``principal_properties`` (JSON), ``credential_expires`` (seconds since 1970), ``credential`` (its id), and what it
-handles: ``handlers`` (JSON: selector → concurrency), each empty for nothing and missing in what an older node wrote; and, once it is being ended, ``ended`` (the reason).
+handles: ``handlers`` (JSON: selector → concurrency), each empty for nothing and missing in what an older node wrote;
+and, once it is being ended, ``ended`` (the reason).
 
 Fields of the state of a journal stream: ``incarnation`` (random; another one when the grid had lost the stream),
 ``producer:<incarnation of a node>`` (``<number of its last batch> <when, in ms>``; forgotten a day after the last one),
@@ -217,9 +219,12 @@ _QUEUE_PARTS: Final = (
 
 _EXCHANGE_PARTS: Final = (
     *("handlers", "handler-order", "handler-selectors", "questions", "question-texts", "question-timers"),
-    *("questions-held", "questions-asked", "exchange-state", "exchanges"),
+    *("questions-held", "questions-asked", "exchange-state", "exchanges", "answers"),
 )
 """Names of what questions and answers are kept in, in the order in which scripts take them."""
+
+_EXCHANGES: Final = _EXCHANGE_PARTS.index("exchanges")
+"""Place of the stream among them."""
 
 NODES_TAG: Final = "nodes"
 """Hash tag of what belongs to no partition."""
@@ -269,7 +274,7 @@ class Keys:
         ValueError: there are braces in *prefix*.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str) -> None:  # noqa: PLR0915 - a name for each kind of key
         if "{" in prefix or "}" in prefix:
             raise ValueError(f"the key prefix {prefix!r} must not contain braces")
         self._prefix = prefix
@@ -319,8 +324,6 @@ class Keys:
         self._consuming = tuple(f"{each}consuming:" for each in topics)
         self._queue = tuple(tuple(f"{each}{part}:" for part in _QUEUE_PARTS) for each in topics)
         self._exchange = tuple(tuple(f"{each}{part}" for part in _EXCHANGE_PARTS) for each in topics)
-        self._answers = tuple(f"{each}answers" for each in topics)
-        self.exchanges = tuple(f"{each}exchanges" for each in topics)
         self.journal = tuple(f"{prefix}:{{{tag}}}:journal" for tag in JOURNAL_TAGS)
         self.journal_state = tuple(f"{each}-state" for each in self.journal)
 
@@ -365,8 +368,13 @@ class Keys:
 
     def exchange(self, partition: int, session: SessionId) -> tuple[str, ...]:
         """Name the keys of the questions of a partition, for a step of a session, in the order of ``exchange.lua``."""
-        mine = (self.consuming(partition, session), self._answers[partition], self.receipts(partition, session))
-        return (*self._exchange[partition], *mine, self.closed[partition])
+        *shared, answers = self._exchange[partition]
+        mine = (self.consuming(partition, session), answers, self.receipts(partition, session))
+        return (*shared, *mine, self.closed[partition])
+
+    def exchanges(self, partition: int) -> str:
+        """Name the stream of what happens to questions in a partition."""
+        return self._exchange[partition][_EXCHANGES]
 
     def probe(self, tag: str) -> str:
         """Name a key of a hash tag that is never there: a master that gives its slot away redirects who asks for it."""

@@ -1,4 +1,4 @@
-"""The reading of a stream of a topic partition that is not that of its updates: entries follow each other, or are lost."""
+"""The reading of a stream of a topic partition besides that of its updates: entries follow each other, or are lost."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.accounts import Account, AccountLimits, Accounts
 from gateway.core.pacing.rates import TokenBucket
-from gateway.core.session.stored_size import RECEIPTS_BYTES, selections_bytes, text_bytes
+from gateway.core.session.stored_size import RECEIPTS_BYTES, handlers_bytes, selections_bytes, text_bytes
 from gateway.core.topics.selections import Selections
 from gateway.core.wire.codes import LIMIT_EXCEEDED, TRY_LATER, ErrorCode
 from gateway.core.wire.errors import RequestRefused
@@ -323,6 +323,15 @@ class Limits:
         """
         change = text_bytes(properties) - text_bytes(session.properties)
         self.stored.check(session, change, ErrorCode.TOO_MANY_BYTES, "Remove properties, or end other sessions, first.")
+
+    def check_handlers(self, session: Session, handlers: Mapping[str, int]) -> None:
+        """Check whether a session may handle these questions in place of its own; ``recount`` follows in any case.
+
+        Raises:
+            RequestRefused: its sessions, or all, would take too many bytes of the grid.
+        """
+        change = handlers_bytes(handlers) - handlers_bytes(session.handlers)
+        self.stored.check(session, change, ErrorCode.TOO_MANY_BYTES, "Handle less, or end other sessions, first.")
 
     # --- Topics -------------------------------------------------------------------------------------------------------
 

@@ -173,8 +173,8 @@ class Conversations:
         except RemoteProtocolError as violation:
             self.failures.violated(connection, violation)
             return
-        if session.consumers:
-            self._requests.consumers.acknowledged(session)
+        if session.consumers or session.exchange:
+            self._requests.acknowledged(session)
         if machine.has_output:
             self._sessions.flusher.mark(session)
         if pinged:
@@ -247,8 +247,8 @@ class Conversations:
                 case _:
                     if not self._accept(session, connection, item):  # type: ignore[arg-type]  # a client's
                         return False
-        if session.consumers:
-            self._requests.consumers.acknowledged(session)
+        if session.consumers or session.exchange:
+            self._requests.acknowledged(session)
         if machine.has_output:
             self._sessions.flusher.mark(session)
         # A sign of life moves the deadline away, which is noticed when the old one comes. What is owed brings it near.

@@ -59,6 +59,7 @@ class Connections:
 
     Attributes:
         consumers: of the sessions held here.
+        exchanges: questions and answers of these.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Connections:
         self._sessions = sessions
         self._mirror = mirror
         self.consumers = requests.consumers
+        self.exchanges = requests.exchanges
         self._open: set[Connection] = set()
         self._failures = FailureHandler(context, sessions)
         session_factory = SessionFactory(

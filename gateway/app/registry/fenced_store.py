@@ -14,11 +14,17 @@ from gateway.app.registry.fencing import Fencing, NotWritten, Outdated, SessionL
 from gateway.app.registry.recent_ends import End, RecentEnds
 from gateway.app.session.consumer import Terms
 from gateway.app.session.session import Session, StoredUnder
+from gateway.core.session.server_session import NO_HANDLERS
 from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, DeliveryTag, Epoch, RequestNumber, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Advance,
+    AnswerCommand,
+    AnswerResult,
+    AnswerStep,
+    AskCommand,
+    AskedAll,
     Attached,
     AttachRefused,
     ClaimRefused,
@@ -28,11 +34,17 @@ from gateway.ports import (
     DurableTerms,
     Fenced,
     GridUnavailable,
+    Handled,
+    HandlerSelectors,
+    Handling,
+    HandlingRefused,
+    HeldQuestion,
     Identity,
     OpenResult,
     Ownership,
     PublishCommand,
     PublishResult,
+    QuestionStep,
     QueueBounds,
     Restored,
     SelectionChanges,
@@ -45,6 +57,7 @@ from gateway.ports import (
     SettleResult,
     SettleStep,
     Staged,
+    TakenQuestion,
     TransactionRefused,
 )
 
@@ -380,6 +393,38 @@ class FencedStore(Fencing):
             Outdated, SessionLost, GridUnavailable: as above.
         """
         await self._write(session, lambda ownership: self._grid.durables.release(ownership, name))
+
+    # --- Questions ----------------------------------------------------------------------------------------------------
+
+    async def handle(self, session: Session, handlers: dict[str, int]) -> None:
+        """Write ahead what a session handles, as ``change`` does."""
+        await self.change(session, SessionChanges(handlers=handlers))
+        session.handlers = handlers or NO_HANDLERS
+
+    async def handle_questions(self, session: Session, partition: int, handling: Handling) -> Handled | HandlingRefused:
+        """Tell a partition what a session handles; see ``ExchangeStore``. These steps raise as ``change`` does."""
+        handle = self._grid.exchanges.handle
+        return await self._asked(session, lambda mine: handle(mine, partition, session.principal, handling))
+
+    async def ask(
+        self, session: Session, partition: int, revision: str, steps: tuple[QuestionStep, ...]
+    ) -> AskedAll | HandlerSelectors:
+        """Put questions; see ``ExchangeStore.ask``."""
+        ask, settled = self._grid.exchanges.ask, session.settled()
+        return await self._asked(session, lambda mine: ask(AskCommand(mine, settled, partition, revision, steps)))
+
+    async def take_questions(
+        self, session: Session, partition: int, questions: Sequence[HeldQuestion]
+    ) -> list[TakenQuestion]:
+        """Take questions that a session was given; see ``ExchangeStore.take``."""
+        return await self._asked(session, lambda mine: self._grid.exchanges.take(mine, partition, questions))
+
+    async def answer_questions(
+        self, session: Session, partition: int, steps: tuple[AnswerStep, ...]
+    ) -> list[AnswerResult]:
+        """Answer questions; see ``ExchangeStore.answer``."""
+        answer, settled = self._grid.exchanges.answer, session.settled()
+        return await self._asked(session, lambda mine: answer(AnswerCommand(mine, settled, partition, steps)))
 
     # --- Transactions -------------------------------------------------------------------------------------------------
 

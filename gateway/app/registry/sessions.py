@@ -151,7 +151,8 @@ class Sessions:
         self.former = FormerSessions(context)
         self.observer: SessionObserver | None = None
         self.absences = Absences(context, store, let_go=lambda session: self.drop(session, GOING_AWAY))
-        self._when_leaving: Callable[[Session], None] = lambda _session: None
+        self._when_leaving: list[Callable[[Session], None]] = []
+        self._when_present: Callable[[Session], None] = lambda _session: None
         store.drop_by(self._lost)
 
     def __len__(self) -> int:
@@ -186,7 +187,11 @@ class Sessions:
 
     def tell_of_leaving(self, when_leaving: Callable[[Session], None]) -> None:
         """Have *when_leaving* called with each session for which nothing is done here any more."""
-        self._when_leaving = when_leaving
+        self._when_leaving.append(when_leaving)
+
+    def tell_of_presence(self, when_present: Callable[[Session], None]) -> None:
+        """Have *when_present* called when the client of a session that handles questions has come or gone."""
+        self._when_present = when_present
 
     # --- Attached and detached ----------------------------------------------------------------------------------------
 
@@ -204,6 +209,8 @@ class Sessions:
         session.renew_at = self._clock.monotonic() + self._parameters.token_renewal
         self.expiry.arm(session)
         self.reschedule(session)
+        if session.handlers:
+            self._when_present(session)
         if self.observer is not None:
             self.observer.served(session)
 
@@ -226,6 +233,8 @@ class Sessions:
         self._wait_for_client(session)
         if self._store.replicated:
             self._gone.put(session, None)
+            if session.handlers:
+                self._when_present(session)
 
     def _wait_for_client(self, session: Session) -> None:
         """Keep a session for its window, within the bounds for those without clients."""
@@ -273,7 +282,8 @@ class Sessions:
         self._deadlines.cancel(session)
         if self.observer is not None:
             self.observer.left(session)
-        self._when_leaving(session)
+        for leave in self._when_leaving:
+            leave(session)
         self.delivery.forget(session)
 
     def fence(self, session: Session) -> None:

@@ -22,6 +22,7 @@ from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.durables import DurableSubscriptions
+from gateway.app.requests.exchanges import Exchanges
 from gateway.app.requests.history import HistoryReading
 from gateway.app.requests.publish import Publishing
 from gateway.app.requests.queueing import Queueing
@@ -39,6 +40,7 @@ from gateway.core.session.pending import Work, maybe_executed
 from gateway.core.wire.codes import NORMAL, ErrorCode
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.exchange_packets import Answer, Ask, Await, Handle, Unhandle
 from gateway.core.wire.packets import (
     Authenticate,
     Bye,
@@ -91,6 +93,7 @@ class Requests:
 
     Attributes:
         consumers: of the sessions held here.
+        exchanges: questions and answers of these.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Requests:
         self._queueing = Queueing(context, store, sessions, authorisation, pages)
         self._durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
         self.consumers = self._queueing.consumers
+        self.exchanges = Exchanges(context, store, sessions, authorisation)
         self._transacting = Transacting(context, store, self._publishing, self._queueing)
 
     def lane(self, session: Session) -> RequestLane[Session]:
@@ -138,6 +142,18 @@ class Requests:
             session.lane.put(session, work)
         else:
             self._sessions.flusher.mark(session)
+
+    def forget(self, session: Session) -> None:
+        """The client of a session asks again for all that is given to it: messages, questions, answers."""
+        self.consumers.forget(session)
+        self.exchanges.forget(session)
+
+    def acknowledged(self, session: Session) -> None:
+        """The client of a session has said something: go on with what waits for that."""
+        if session.consumers:
+            self.consumers.acknowledged(session)
+        if session.exchange is not None:
+            self.exchanges.acknowledged(session)
 
     # --- Execution ----------------------------------------------------------------------------------------------------
 
@@ -185,6 +201,8 @@ class Requests:
                 await self._queueing.execute(session, run)
             case Begin() | Stage() | Commit() | Rollback() as request:
                 await self._transacting.execute(session, request)
+            case Ask() | Answer() | Handle() | Unhandle() | Await():
+                await self.exchanges.execute(session, run)
             case SetProperties() as request:
                 await self._set_properties(session, request)
             case Authenticate() as request:

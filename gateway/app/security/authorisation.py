@@ -191,6 +191,29 @@ class Authorisation:
             self._metrics.add(catalogue.FORBIDDEN, label="consume")
             raise _forbidden(f"you may not consume from {shown(queue)}")
 
+    def check_request(self, session: Session, path: TopicPath, *, addressed: bool) -> None:
+        """Let pass a question.
+
+        Raises:
+            RequestRefused: the session may not ask it, or not one principal or session alone.
+        """
+        if not session.permissions.may_request(path):
+            self._metrics.add(catalogue.FORBIDDEN, label="request")
+            raise _forbidden(f"you may not ask {shown(path)}")
+        if addressed and not session.permissions.may_address(path):
+            self._metrics.add(catalogue.FORBIDDEN, label="address")
+            raise _forbidden(f"you may not choose who is asked {shown(path)}")
+
+    def check_handle(self, session: Session, selector: Selector, work: Work) -> None:
+        """Let pass a handler of questions.
+
+        Raises:
+            RequestRefused: the session may not handle all of them.
+        """
+        if not session.permissions.may_handle(selector, work):
+            self._metrics.add(catalogue.FORBIDDEN, label="handle")
+            raise _forbidden(f"you may not handle all questions of {shown(selector.text)}")
+
     def check_declare(self, session: Session) -> None:
         """Let pass the declaration of a temporary queue.
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gateway.app.session.consumer import Consumer
 from gateway.app.session.cuts import Cuts
+from gateway.app.session.exchange import Exchange
 from gateway.app.session.meter import Meter
 from gateway.app.session.request_lane import RequestLane
 from gateway.core.pacing.accounts import Account
@@ -94,6 +95,7 @@ class Session(ServerSession):
         advised_backoff: what its client was last advised about coming back.
         deduplicated: its publishes on this connection that were in the grid already.
         consumers: the queues that it consumes from at this node; None for none.
+        exchange: what it asks and handles at this node; None for nothing.
         conflated: the machine's count of conflated updates as far as it is in the metrics.
         refreshes: how often it may show fresh credentials; None before it has shown any.
         given_by: the node that has handed it over and keeps a copy until its client has said a word here; None if
@@ -114,6 +116,7 @@ class Session(ServerSession):
         "elsewhere_until",
         "ending",
         "epoch",
+        "exchange",
         "expired_leases",
         "fixed",
         "given_by",
@@ -153,6 +156,7 @@ class Session(ServerSession):
         self.owner: NodeRef = record.owner
         self.connection: Connection | None = None
         self.consumers: dict[TopicPath, Consumer] | None = None
+        self.exchange: Exchange | None = None
         self.fixed: dict[str, str] = {}
         self.retained: frozenset[int] = frozenset()
         self.unsaved = False

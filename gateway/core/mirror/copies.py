@@ -434,14 +434,9 @@ def _record(session: ServerSession, recorded: list[JsonValue]) -> None:
             session.selections = session.selections.changed(texts[0], texts[1])
         case _:
             raise ValueError("what is recorded of selections is of another form")
-    match handlers:
-        case None:
-            pass
-        case dict():
-            counts = {selector: count for selector, count in handlers.items() if isinstance(count, int)}
-            session.handlers = counts or NO_HANDLERS
-        case _:
-            raise ValueError("what is recorded of handlers is of another form")
+    if isinstance(handlers, dict):
+        counts = {selector: count for selector, count in handlers.items() if isinstance(count, int)}
+        session.handlers = counts or NO_HANDLERS
 
 
 def _declaring(value: JsonValue) -> tuple[int, GridGeneration] | None:

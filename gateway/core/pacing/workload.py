@@ -36,7 +36,7 @@ PAIR_BYTES: Final = 128
 Request: TypeAlias = ClientRequest | Bye
 
 
-def weight(request: Request) -> int:
+def weight(request: Request) -> int:  # noqa: C901 - a case for each kind that has texts
     """Tell how much memory a request takes until it is answered, about."""
     if type(request) is Publish:  # by far the most frequent, and the largest
         return REQUEST_BYTES + len(request.topic) + len(request.value)
@@ -45,13 +45,8 @@ def weight(request: Request) -> int:
         return REQUEST_BYTES + len(request.queue) + len(request.value) + headers
     if isinstance(request, Settle):
         return REQUEST_BYTES + len(request.queue) + PAIR_BYTES * len(request.messages)
-    if isinstance(request, Ask):
-        named = len(request.principal or "") + len(request.session or "")
-        return REQUEST_BYTES + len(request.path) + len(request.value) + named
-    if isinstance(request, Answer):
-        return REQUEST_BYTES + len(request.question) + len(request.value or b"") + len(request.failed or "")
-    if isinstance(request, Await):
-        return REQUEST_BYTES + sum(PAIR_BYTES + len(path) for _, path in request.asks)
+    if isinstance(request, Ask | Answer | Await):
+        return REQUEST_BYTES + _of_exchange(request)
     if isinstance(request, Stage):
         return REQUEST_BYTES + weight(request.operation)
     if isinstance(request, SetProperties):
@@ -66,6 +61,17 @@ def weight(request: Request) -> int:
     if isinstance(request, OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable):
         return REQUEST_BYTES + len(request.name) + _of_durable(request)
     return REQUEST_BYTES + len(getattr(request, "selector", ""))
+
+
+def _of_exchange(request: Ask | Answer | Await) -> int:
+    match request:
+        case Ask():
+            named = len(request.principal or "") + len(request.session or "")
+            return len(request.path) + len(request.value) + named
+        case Answer():
+            return len(request.question) + len(request.value or b"") + len(request.failed or "")
+        case Await():
+            return sum(PAIR_BYTES + len(path) for _, path in request.asks)
 
 
 def _of_durable(request: DurableRequest) -> int:

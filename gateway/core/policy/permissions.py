@@ -2,8 +2,8 @@
 
 ```text
 principal ─┐
-roles      ├─► Policy ─► Permissions: select, publish, send, consume (selectors), properties (names), admin (actions)
-properties ┘
+roles      ├─► Policy ─► Permissions: select, publish, send, consume, request, handle, address (selectors),
+properties ┘                          properties (names), admin (actions)
 ```
 
 Roles only ever add. There is nothing that takes away what another role gives, so the order of roles means nothing, what
@@ -161,6 +161,9 @@ class Role:
         publish: topics that may be published to.
         send: queues that messages may be sent to.
         consume: queues whose messages may be consumed.
+        request: paths of the questions that may be asked.
+        handle: paths of the questions that may be handled.
+        address: paths of those that may be for one principal, or one session, alone.
         declare: whether temporary queues may be declared.
         properties: names of properties that clients may set; ``*`` for all.
         admin: actions of administrators, each one of ``ADMIN_ACTIONS``, ``*``, or ``*`` in place of what follows the
@@ -172,6 +175,9 @@ class Role:
     publish: tuple[Template, ...] = ()
     send: tuple[Template, ...] = ()
     consume: tuple[Template, ...] = ()
+    request: tuple[Template, ...] = ()
+    handle: tuple[Template, ...] = ()
+    address: tuple[Template, ...] = ()
     declare: bool = False
     properties: frozenset[str] = frozenset()
     admin: frozenset[str] = frozenset()
@@ -180,7 +186,7 @@ class Role:
     @property
     def templates(self) -> tuple[tuple[Template, ...], ...]:
         """What it gives as selectors, in the order of ``_Rules``."""
-        return self.select, self.publish, self.send, self.consume
+        return self.select, self.publish, self.send, self.consume, self.request, self.handle, self.address
 
 
 class _Rules(NamedTuple):
@@ -194,6 +200,9 @@ class _Rules(NamedTuple):
     publish: RuleSet
     send: RuleSet
     consume: RuleSet
+    request: RuleSet
+    handle: RuleSet
+    address: RuleSet
 
 
 class Narrowed(NamedTuple):
@@ -217,6 +226,7 @@ class Permissions:
         publish: topics that may be published to.
         send: queues that messages may be sent to.
         consume: queues whose messages may be consumed.
+        request: as of ``Role``; likewise *handle* and *address*.
         declare: whether temporary queues may be declared.
         properties: names of properties that may be set; ``*`` for all.
         publishes_all: whether every topic may be published to that is not the system's, so that nobody has to ask.
@@ -227,11 +237,14 @@ class Permissions:
 
     __slots__ = (
         "__weakref__",
+        "_address",
         "_consume",
+        "_handle",
         "_may_publish",
         "_may_receive",
         "_may_select",
         "_publish",
+        "_request",
         "_select",
         "_send",
         "consume",
@@ -255,6 +268,9 @@ class Permissions:
         publish: Iterable[Selector] | RuleSet = (),
         send: Iterable[Selector] | RuleSet = (),
         consume: Iterable[Selector] | RuleSet = (),
+        request: Iterable[Selector] | RuleSet = (),
+        handle: Iterable[Selector] | RuleSet = (),
+        address: Iterable[Selector] | RuleSet = (),
         declare: bool = False,
         properties: frozenset[str] = frozenset(),
         room: SharedRoom | None = None,
@@ -262,6 +278,9 @@ class Permissions:
         self.roles = roles
         self._select, self._publish, self._send, self._consume = (
             each if isinstance(each, RuleSet) else RuleSet(each) for each in (select, publish, send, consume)
+        )
+        self._request, self._handle, self._address = (
+            each if isinstance(each, RuleSet) else RuleSet(each) for each in (request, handle, address)
         )
         self.select = self._select.selectors
         self.publish = self._publish.selectors
@@ -324,6 +343,18 @@ class Permissions:
     def may_consume(self, queue: TopicPath) -> bool:
         """Tell whether messages of a queue may be consumed. Whether there is one is not asked here."""
         return self.consumes_all or self._consume.matches(queue)
+
+    def may_request(self, path: TopicPath) -> bool:
+        """Tell whether questions of a path may be asked."""
+        return self._request.matches(path)
+
+    def may_address(self, path: TopicPath) -> bool:
+        """Tell whether questions of a path may be for one principal, or one session, alone."""
+        return self._address.matches(path)
+
+    def may_handle(self, selector: Selector, work: Work | None = None) -> bool:
+        """Tell whether all questions whose paths a selector matches may be handled; see ``may_select``."""
+        return self._handle.covers(selector, Work() if work is None else work)
 
     def may_set(self, name: str) -> bool:
         """Tell whether the session's client may set, change and remove a property."""
@@ -448,7 +479,7 @@ class Policy:
         found = self._permissions.get(key)
         if found is None:
             several = [self.roles[name] for name in sorted(roles)]
-            select, publish, send, consume = (
+            select, publish, send, consume, request, handle, address = (
                 _with_own(shared, (template for role in several for template in role.templates[place]), values)
                 for place, shared in enumerate(self._rules_of(roles, several))
             )
@@ -458,6 +489,9 @@ class Policy:
                 publish=publish,
                 send=send,
                 consume=consume,
+                request=request,
+                handle=handle,
+                address=address,
                 declare=any(role.declare for role in several),
                 properties=frozenset().union(*(role.properties for role in several)),
                 room=self._room,
@@ -515,6 +549,9 @@ OPEN: Final = Policy(
             publish=(parse_template(ANY),),
             send=(parse_template(ANY),),
             consume=(parse_template(ANY),),
+            request=(parse_template(ANY),),
+            handle=(parse_template(ANY),),
+            address=(parse_template(ANY),),
             declare=True,
             properties=frozenset({EVERYTHING}),
         )

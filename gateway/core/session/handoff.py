@@ -234,10 +234,10 @@ def assume(session: ServerSession, given: ServerSession) -> None:
     """Have a session, made of its record in the grid, go on with what another node held of it.
 
     What stands in the record is newer than what that node held, and stays: tokens, selections, properties, handlers,
-    credentials, and where there may be receipts. It is the older one only if the grid has lost writes since that node wrote it last.
-    Then what a client was promised by an owner counts, and the session has to be written again: its selections, its
-    properties, its handlers, and where there may be receipts besides. Tokens were counted on by the claim, and rights are given by
-    the grid alone, so these stay.
+    credentials, and where there may be receipts. It is the older one only if the grid has lost writes since that node
+    wrote it last. Then what a client was promised by an owner counts, and the session has to be written again: its
+    selections, its properties, its handlers, and where there may be receipts besides. Tokens were counted on by the
+    claim, and rights are given by the grid alone, so these stay.
 
     What the former owner had started may have been executed, so it is pending as something that was resubmitted
     (protocol 5.2.4).

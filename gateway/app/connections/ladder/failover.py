@@ -131,5 +131,5 @@ class Failover:
         # The client asks again for all that it has no answer to, what is being worked on here included.
         session.lane.abandon()
         session.begin_anew()
-        self._requests.consumers.forget(session)
+        self._requests.forget(session)
         session.lane = self._requests.lane(session)

@@ -119,7 +119,7 @@ class Handoff:
         if claimed.was_held:
             self._sessions.delivery.mute(session)
         session.lane.abandon()
-        self._requests.consumers.forget(session)
+        self._requests.forget(session)
         session.lane = self._requests.lane(session)
         withdrawn = self._authorisation.enforce(session)
         self._authorisation.withhold(session)
