@@ -14,21 +14,27 @@ It reconnects by itself, and every recovery says what it preserved: ``Session.re
 
 from gateway.client.consumers import Ack, Message, MessageConsumer
 from gateway.client.durable_streams import DurableStream
+from gateway.client.exchanges import Handling, Request
 from gateway.client.history_streams import HistoryStream
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
 from gateway.client.transactions import Transaction
 from gateway.core.client.errors import (
+    AnswerLost,
     ClearTextWarning,
     ConnectFailed,
     DurableInUse,
     Forbidden,
     GatewayError,
+    HandlerFailed,
+    HandlerLost,
+    HandlersBusy,
     InvalidPosition,
     InvalidProperties,
     InvalidSelector,
     InvalidTopic,
     InvalidValue,
+    NoHandler,
     NoSuchDurable,
     NoSuchQueue,
     NoSuchTransaction,
@@ -61,6 +67,7 @@ from gateway.core.client.types import (
 
 __all__ = [
     "Ack",
+    "AnswerLost",
     "ClearTextWarning",
     "ConnectFailed",
     "Connecting",
@@ -68,6 +75,10 @@ __all__ = [
     "DurableStream",
     "Forbidden",
     "GatewayError",
+    "HandlerFailed",
+    "HandlerLost",
+    "HandlersBusy",
+    "Handling",
     "HistoryStream",
     "InvalidPosition",
     "InvalidProperties",
@@ -76,6 +87,7 @@ __all__ = [
     "InvalidValue",
     "Message",
     "MessageConsumer",
+    "NoHandler",
     "NoSuchDurable",
     "NoSuchQueue",
     "NoSuchTransaction",
@@ -85,6 +97,7 @@ __all__ = [
     "QueueFull",
     "Receipt",
     "Recovery",
+    "Request",
     "RequestFailed",
     "RequestRefused",
     "RequestTimedOut",

@@ -18,6 +18,7 @@ from gateway.client.consumers import DEFAULT_CREDIT, MOST_CREDIT, Ack, MessageCo
 from gateway.client.credential_source import CredentialsSource
 from gateway.client.durable_streams import flush
 from gateway.client.durables import DurableCalls
+from gateway.client.exchanges import ExchangeCalls
 from gateway.client.history_streams import HistoryFeed, HistoryStream, read_history
 from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, follows_master, time_limit
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
@@ -56,7 +57,7 @@ HISTORY_LIMIT: Final = 1_000
 """Events that ``Session.history`` reads unless it is told otherwise."""
 
 
-class Session(DurableCalls):
+class Session(DurableCalls, ExchangeCalls):
     """A session at a gateway: it outlives its connections, the nodes that serve it and their deploys.
 
     Made by ``connect``. All methods belong to the event loop it was made in. Methods that ask something of the server
@@ -66,6 +67,8 @@ class Session(DurableCalls):
 
     A call may be cancelled at any time. Whether its request is executed is then unknown, and the session is unharmed.
     """
+
+    _supervisor: Supervisor
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor

@@ -15,12 +15,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from random import SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 
 from gateway.client.connection import Connection
 from gateway.client.connector import Connector
 from gateway.client.consumers import Ack, MessageConsumer
 from gateway.client.credential_source import NoCredentials, fetch
+from gateway.client.exchanges import Handlers
 from gateway.client.history import History
 from gateway.client.options import Options, time_limit
 from gateway.client.subscriptions import Streams
@@ -46,9 +47,12 @@ from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.wire import packets
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.durable_packets import DURABLES, DurableRequest
+from gateway.core.wire.exchange_packets import QUESTIONS, Answer, Answered, Ask, Question
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
 from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Cancel, Consume, Declare, Message, Settle
 from gateway.core.wire.transaction_packets import TRANSACTIONS
+
+T = TypeVar("T")
 
 log = logging.getLogger("gateway.client")
 log.addHandler(logging.NullHandler())
@@ -64,6 +68,7 @@ class Supervisor:
         streams: of updates.
         recoveries: what happened to the connection.
         notices: what the server declared.
+        handlers: of requests.
     """
 
     def __init__(self, options: Options) -> None:
@@ -82,6 +87,7 @@ class Supervisor:
         self.recoveries: History[Recovery] = History()
         self.notices: History[Notice] = History()
         self._consumers: dict[str, MessageConsumer] = {}
+        self.handlers = Handlers(self)
         self._life = self._loop.create_task(self._live(), name="gateway-client-session")
 
     # --- What it is ---------------------------------------------------------------------------------------------------
@@ -182,8 +188,10 @@ class Supervisor:
             RequestTimedOut: there was none in time.
             SessionEnded: the session is over, being closed, or ended before there was one.
         """
-        limit = self._limit(seconds)
         answer: asyncio.Future[Reply] = self._loop.create_future()
+        return await self._answer(answer, ask, self._limit(seconds))
+
+    async def _answer(self, answer: asyncio.Future[T], ask: ClientAsk, limit: float | None) -> T:
         self._perform(self._machine.request(answer, ask, self._clock()))
         try:
             async with asyncio.timeout(limit):
@@ -245,6 +253,21 @@ class Supervisor:
         if word not in self.welcome.supports:
             message = f"node {self.welcome.node} is of a release without {what}"
             raise RequestRefused(message, code=ErrorCode.UNKNOWN_PACKET_TYPE)
+
+    # --- Questions ----------------------------------------------------------------------------------------------------
+
+    def check_questions(self) -> None:
+        """Make sure that the node of the moment knows questions; see ``check_queues``."""
+        self._check_supports(QUESTIONS, "requests of applications")
+
+    async def ask(self, ask: Ask, seconds: float) -> Answered:
+        """Ask a question, and wait for the answer; raises as ``Session.request`` says."""
+        answer: asyncio.Future[Answered] = self._loop.create_future()
+        return await self._answer(answer, ask, seconds)
+
+    def answer(self, ask: Answer) -> None:
+        """Answer a question, without waiting."""
+        self._perform(self._machine.answer(ask, self._clock()))
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 
@@ -460,6 +483,8 @@ class Supervisor:
             case Message():
                 if (consumer := self._consumers.get(effect.queue)) is not None:
                     consumer.received(effect)
+            case Question():
+                self.handlers.given(effect)
             case effects.ConsumerLost(queue, error):
                 log.warning("session %s: its consumer of %s ends: %s", self._name, queue, error)
                 self._end_consumer(queue, error)
@@ -533,6 +558,7 @@ class Supervisor:
             self.streams.end(told)
             for queue in list(self._consumers):
                 self._end_consumer(queue, None if told is None else told.again())
+            self.handlers.end()
             self.recoveries.end(told)
             self.notices.end(told)
             level = logging.INFO if isinstance(error, SessionClosed) else logging.ERROR
@@ -549,17 +575,17 @@ class Supervisor:
             self._opened.set_result(None)
 
 
-def _settle(call: object, outcome: Reply | GatewayError) -> None:
+def _settle(call: object, outcome: Reply | Answered | GatewayError) -> None:
     """Hand an answer to who waits for it, if there still is somebody."""
     if not isinstance(call, asyncio.Future) or call.done():  # else nobody waits
         return
-    if isinstance(outcome, Reply):
-        call.set_result(outcome)
-    else:
+    if isinstance(outcome, GatewayError):
         call.set_exception(outcome)
+    else:
+        call.set_result(outcome)
 
 
-def _read(answer: asyncio.Future[Reply]) -> None:
+def _read(answer: asyncio.Future[T]) -> None:
     """Read an answer's error, lest asyncio complains about one that came together with a cancellation."""
     if answer.done() and not answer.cancelled():
         answer.exception()

@@ -303,7 +303,7 @@ class GatewaySession:
 
     def _do(self, effect: Effect) -> None:
         match effect:
-            case effects.Resolved(_Call() as call, reply):
+            case effects.Resolved(_Call() as call, Reply() as reply):
                 call.answer.set_result(reply)
             case effects.Rejected(_Call() as call, error):
                 call.answer.set_exception(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,7 @@ class User:
         assert isinstance(answer, AskedAll), answer
         return answer
 
-    async def ask(self, text: str = "1", **more: object) -> RequestNumber:
+    async def ask(self, text: str = "1", **more: Any) -> RequestNumber:
         """Put a question; returns its number."""
         self.asked += 1
         asked = await self.put(self.question(self.asked, text, **more))
@@ -174,7 +175,7 @@ async def test_the_handler_with_the_fewest_is_given_a_question(harness: Harness)
     asker, one, two = User(grid), User(grid), User(grid)
     await one.handle(QUOTES)
     await two.handle("quotes/*")
-    both = {"selectors": (QUOTES, "quotes/*")}
+    both: dict[str, Any] = {"selectors": (QUOTES, "quotes/*")}
     for _ in range(3):
         await asker.ask(**both)
     first = await one.held()

@@ -6,6 +6,7 @@ Disconnect ─────── write what is still to be said, close the conne
 FetchCredentials ─ have the application make a fresh secret; then ``fetched`` or ``not_fetched``
 Resolved, Rejected a call of the application has its answer
 Message ────────── a message of a queue, likewise; none is passed on twice but those that come again, marked
+Question ───────── somebody asks; none is passed on twice while it has no answer
 ConsumerLost ───── a queue cannot be consumed from any more
 Update ─────────── a topic has a value: the packet as it was received
 FailedOver ─────── snapshots follow: streams let one value of each topic pass again
@@ -29,6 +30,7 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import GatewayError, RequestRefused
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.types import RequestNumber
+from gateway.core.wire.exchange_packets import Answered, Question
 from gateway.core.wire.packets import (
     Error,
     Reply,
@@ -142,11 +144,11 @@ class Resolved:
 
     Attributes:
         call: what the application called it.
-        reply: of the node.
+        reply: of the node; of a question, what became of it.
     """
 
     call: Hashable
-    reply: Reply
+    reply: Reply | Answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +268,7 @@ Effect: TypeAlias = (
     | Rejected
     | Update
     | Message
+    | Question
     | ConsumerLost
     | FailedOver
     | Noticed

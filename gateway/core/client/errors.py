@@ -11,6 +11,9 @@ GatewayError                    (gateway.core)
 │   └── SessionFailed           this client, or a node, broke the protocol: a bug
 ├── StreamOverflow              one stream was read too slowly; the session is unharmed
 ├── RequestTimedOut             the caller's own time limit; also a TimeoutError
+├── HandlerFailed               whoever was given a request of the application says that there is no answer
+├── HandlerLost                 the session that had such a request has ended
+├── AnswerLost                  the grid has lost such a request, or its answer
 └── RequestRefused              one request was refused, nothing else is harmed; .code says why  (gateway.core)
     ├── InvalidTopic            (gateway.core)
     ├── InvalidSelector         (gateway.core)
@@ -22,6 +25,8 @@ GatewayError                    (gateway.core)
     ├── NoSuchQueue
     ├── QueueFull
     ├── NotHeld
+    ├── NoHandler
+    ├── HandlersBusy
     ├── NoSuchDurable
     ├── DurableInUse
     ├── NoSuchTransaction
@@ -47,16 +52,21 @@ from gateway.core.wire.errors import (
 )
 
 __all__ = [
+    "AnswerLost",
     "ClearTextWarning",
     "ConnectFailed",
     "DurableInUse",
     "Forbidden",
     "GatewayError",
+    "HandlerFailed",
+    "HandlerLost",
+    "HandlersBusy",
     "InvalidPosition",
     "InvalidProperties",
     "InvalidSelector",
     "InvalidTopic",
     "InvalidValue",
+    "NoHandler",
     "NoSuchDurable",
     "NoSuchQueue",
     "NoSuchTransaction",
@@ -210,6 +220,46 @@ class NotHeld(RequestRefused):
     code = ErrorCode.NOT_HELD
 
 
+class NoHandler(RequestRefused):
+    """Nobody who is there handles requests of this path, so that nobody was asked."""
+
+    code = ErrorCode.NO_HANDLER
+
+
+class HandlersBusy(RequestRefused):
+    """All who handle requests of this path have as many as they take; nobody was asked. Ask again later."""
+
+    code = ErrorCode.HANDLERS_BUSY
+
+
+class HandlerFailed(GatewayError):
+    """There is no answer to a request, and whoever was asked says why; handlers raise it to say so."""
+
+
+class HandlerLost(GatewayError):
+    """The session that had a request has ended before it gave an answer.
+
+    Attributes:
+        may_have_been_executed: whether somebody may have acted upon the request all the same.
+    """
+
+    def __init__(self, message: str, *, uncertain: bool) -> None:
+        super().__init__(message)
+        self.may_have_been_executed = uncertain
+
+
+class AnswerLost(GatewayError):
+    """The grid has lost a request, or had no room for its answer.
+
+    Attributes:
+        may_have_been_executed: whether somebody may have acted upon the request all the same.
+    """
+
+    def __init__(self, message: str, *, uncertain: bool) -> None:
+        super().__init__(message)
+        self.may_have_been_executed = uncertain
+
+
 class NoSuchDurable(RequestRefused):
     """The principal has no durable subscription of this name: it was removed, or nobody used it for its life."""
 
@@ -247,6 +297,8 @@ _REFUSALS: Final[Mapping[ErrorCode, type[RequestRefused]]] = {
         NoSuchQueue,
         QueueFull,
         NotHeld,
+        NoHandler,
+        HandlersBusy,
         NoSuchDurable,
         DurableInUse,
         NoSuchTransaction,

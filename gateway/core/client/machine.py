@@ -66,6 +66,7 @@ from gateway.core.wire.codes import (
     Reconnect,
 )
 from gateway.core.wire.errors import LocalProtocolError, RemoteProtocolError
+from gateway.core.wire.exchange_packets import QUESTIONS, Answer, Answered, Question
 from gateway.core.wire.packets import (
     Ack,
     Authenticate,
@@ -171,6 +172,12 @@ class ClientMachine(Attempts):
         """
         self.check_open()
         self._opened_sender.request(call, ask, now)
+        return self._take()
+
+    def answer(self, ask: Answer, now: float) -> list[Effect]:
+        """Answer a question, for which nobody waits; no effect if the session is over."""
+        if self.ended is None and not self.closing:
+            self._opened_sender.answer(ask, now)
         return self._take()
 
     def check_open(self) -> None:
@@ -366,6 +373,8 @@ class ClientMachine(Attempts):
             if welcome.outcome != Outcome.REATTACHED and QUEUES in welcome.supports:
                 asks = self.consumers.recovered(restarted=restarted)
                 self._opened_sender.consume_again(asks, self._consumer_lost, now)
+            if welcome.outcome != Outcome.REATTACHED and QUESTIONS in welcome.supports:
+                self._opened_sender.await_again(now)
         self._take_in(early, now)
 
     @property
@@ -404,7 +413,7 @@ class ClientMachine(Attempts):
         self.consumers.end(queue)
         self._emit(ConsumerLost(queue, error))
 
-    def _handle(self, received: Received, now: float) -> None:  # noqa: C901 - one place for all of them
+    def _handle(self, received: Received, now: float) -> None:  # noqa: C901, PLR0912 - one place for all of them
         match received:
             case Reply():
                 self._opened_sender.answered(received, now)
@@ -414,6 +423,11 @@ class ClientMachine(Attempts):
                 news = self.consumers.received(received)
                 if news is not None:
                     self._effects.append(news)
+            case Question():
+                if self._opened_sender.exchanges.given(received):
+                    self._effects.append(received)
+            case Answered():
+                self._opened_sender.question_over(received)
             case Ping(token, backoff):
                 if token:
                     self._opened_resume.renewed(token)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.core.wire.exchange_packets import QUESTIONS
 from gateway.core.wire.packets import (
     REPLAY,
 )
@@ -32,9 +33,10 @@ FETCH_TIMEOUT: Final = 10.0
 LEAVE_TIMEOUT: Final = 2.0
 """Seconds to wait for the answers to what was asked, before the client leaves a node that asked it to go away."""
 
-SUPPORTS: Final = frozenset({"handed_over", "mirrored", REPLAY, QUEUES})
-"""What of later releases this client understands (protocol 4.1.1): outcomes, as it goes by their numbering alone, and
-the replay of what it missed, as it holds positions, and messages of queues, which come to those that consume."""
+SUPPORTS: Final = frozenset({"handed_over", "mirrored", REPLAY, QUEUES, QUESTIONS})
+"""What of later releases this client understands (protocol 4.1.1): outcomes, as it goes by their numbering alone, the
+replay of what it missed, as it holds positions, messages of queues, which come to those that consume, and questions,
+which come to those that handle them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

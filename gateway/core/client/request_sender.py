@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 from gateway.core.client.blame import Blame, Culprit
 from gateway.core.client.effects import Effect, Noticed, Rejected, RepairRefused, Resolved
 from gateway.core.client.errors import Forbidden, GatewayError, RequestRefused, SessionEnded
+from gateway.core.client.exchanges import Exchanges, why_unanswered
 from gateway.core.client.positions import Positions
 from gateway.core.client.promises import Promises, changed
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, PendingRequest, RequestTable, encode_within
@@ -21,6 +22,7 @@ from gateway.core.types import RequestNumber
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.durable_packets import DURABLES, AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
+from gateway.core.wire.exchange_packets import QUESTIONS, Answer, Answered, Ask, Await, Handle, Unhandle
 from gateway.core.wire.packets import (
     HISTORY,
     KEEP,
@@ -70,6 +72,7 @@ class RequestSender:
         positions: as given.
         blame: finds the requests that end connections.
         properties: all properties of the session, as of the last welcome and the changes since.
+        exchanges: the questions that it asks and is asked.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class RequestSender:
         self._calls: dict[Hashable, PendingRequest] = {}
         self.blame = Blame(self._table)
         self.properties = dict(welcome.properties)
+        self.exchanges = Exchanges()
 
     @property
     def unanswered(self) -> int:
@@ -118,7 +122,7 @@ class RequestSender:
             ask: with any number; it gets its own.
             now: the time.
         """
-        self._calls[call] = self._begin(ask, lambda outcome: self._settle(call, outcome))
+        self._calls[call] = self._begin(ask, lambda outcome: self._settle(call, ask, outcome))
         self.pump(now)
 
     def withdraw(self, call: Hashable) -> bool:
@@ -129,6 +133,7 @@ class RequestSender:
         """
         pending = self._calls.pop(call, None)
         if pending is None:
+            self.exchanges.withdraw(call)
             return True
         pending.withdrawn = True
         return pending.sent
@@ -153,9 +158,30 @@ class RequestSender:
         for selector in selectors:
             self._table.add(Subscribe(UNNUMBERED, selector), _nobody_waits)
 
-    def _settle(self, call: Hashable, outcome: Reply | GatewayError) -> None:
+    def _settle(self, call: Hashable, ask: ClientAsk, outcome: Reply | GatewayError) -> None:
         del self._calls[call]
+        if isinstance(ask, Ask) and isinstance(outcome, Reply):
+            self.exchanges.put(outcome.request, call, ask.path)
+            return  # the answer follows
         self._emit(Resolved(call, outcome) if isinstance(outcome, Reply) else Rejected(call, outcome))
+
+    def question_over(self, answered: Answered) -> None:
+        """Tell the application what became of a question, if it waits for it."""
+        call = self.exchanges.answered(answered)
+        if call is not None:
+            error = None if answered.error is None else why_unanswered(answered)
+            self._emit(Resolved(call, answered) if error is None else Rejected(call, error))
+
+    def answer(self, ask: Answer, now: float) -> None:
+        """Answer a question, for which nobody waits; until there is a reply, it is nothing new."""
+        self._begin(ask, lambda _: self.exchanges.done(ask.question))
+        self.pump(now)
+
+    def await_again(self, now: float) -> None:
+        """Ask for the answers that are waited for, where the session goes on."""
+        for ask in self.exchanges.recovered():
+            self._begin(ask, _nobody_waits)
+        self.pump(now)
 
     def consume_again(
         self, asks: Iterable[Consume], refused: Callable[[str, RequestRefused], None], now: float
@@ -240,6 +266,8 @@ class RequestSender:
         """The session is over: every caller gets the error."""
         for pending in self._table.clear():
             _tell(pending, error.again())
+        for call in self.exchanges.end():
+            self._emit(Rejected(call, error.again()))
 
     # --- Promises -----------------------------------------------------------------------------------------------------
 
@@ -298,6 +326,8 @@ def _word_for(ask: ClientAsk) -> str:
         return HISTORY
     if isinstance(ask, OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable):
         return DURABLES
+    if isinstance(ask, Handle | Unhandle | Ask | Await | Answer):
+        return QUESTIONS
     return TEMPORARY if isinstance(ask, Declare) else EVERYWHERE
 
 

@@ -1,0 +1,83 @@
+"""What a client knows of the questions that it asks and is asked: whose answers it waits for, and which it works on.
+
+The grid holds questions and answers. Where a session goes on, its client says which answers it waits for, and is sent
+again what it has been asked and has not answered (protocol 17.6): it has these already, and passes none on twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from gateway.core.client.errors import AnswerLost, GatewayError, HandlerFailed, HandlerLost, RequestTimedOut
+from gateway.core.client.request_table import UNNUMBERED
+from gateway.core.types import RequestNumber
+from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.exchange_packets import Answered, Await, Question
+
+AWAIT_MOST: Final = 64
+"""Answers that one request asks for, as many as a server lets a session wait for."""
+
+
+class Exchanges:
+    """The questions of one session."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[RequestNumber, tuple[Hashable, str]] = {}
+        """Questions that were put: what the application calls them, and their paths."""
+        self._busy: set[str] = set()
+        """Questions that the application has and whose answers have no reply yet."""
+
+    # --- Asked --------------------------------------------------------------------------------------------------------
+
+    def put(self, number: RequestNumber, call: Hashable, path: str) -> None:
+        """A question was put; its answer follows."""
+        self._waiting[number] = (call, path)
+
+    def answered(self, answered: Answered) -> Hashable | None:
+        """Take in what became of a question; returns what the application calls it, None if nobody waits."""
+        call, _ = self._waiting.pop(answered.ask, (None, ""))
+        return call
+
+    def withdraw(self, call: Hashable) -> bool:
+        """Wait for an answer no more; tells whether the question was put."""
+        for number, (waiting, _) in self._waiting.items():
+            if waiting is call:
+                del self._waiting[number]
+                return True
+        return False
+
+    def end(self) -> list[Hashable]:
+        """The session is over: tell who waits."""
+        calls = [call for call, _ in self._waiting.values()]
+        self._waiting.clear()
+        return calls
+
+    def recovered(self) -> list[Await]:
+        """Tell how to ask, where the session goes on, for the answers that are waited for."""
+        asks = [(number, path) for number, (_, path) in self._waiting.items()]
+        return [Await(UNNUMBERED, tuple(asks[start : start + AWAIT_MOST])) for start in range(0, len(asks), AWAIT_MOST)]
+
+    # --- Handled ------------------------------------------------------------------------------------------------------
+
+    def given(self, question: Question) -> bool:
+        """Take in a question; tells whether it is new."""
+        if question.question in self._busy:
+            return False
+        self._busy.add(question.question)
+        return True
+
+    def done(self, question: str) -> None:
+        """Its answer has a reply, or nobody will give one."""
+        self._busy.discard(question)
+
+
+def why_unanswered(answered: Answered) -> GatewayError:
+    """Make the error that a question without an answer raises."""
+    if answered.error is ErrorCode.QUESTION_TIMEOUT:
+        return RequestTimedOut(answered.message, sent=answered.uncertain)
+    if answered.error is ErrorCode.HANDLER_LOST:
+        return HandlerLost(answered.message, uncertain=answered.uncertain)
+    if answered.error is ErrorCode.HANDLER_FAILED:
+        return HandlerFailed(answered.message)
+    return AnswerLost(answered.message, uncertain=answered.uncertain)
