@@ -19,7 +19,7 @@ from gateway.core.client.errors import (
     ValueTooLarge,
 )
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, encode_within
-from gateway.core.topics.selectors import Selector, matches, parse_selector
+from gateway.core.topics.selectors import ANY, ONE, Selector, matches, parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.types import TopicPath
 from gateway.core.wire.codec import json_text
@@ -134,6 +134,12 @@ class Handling:
         if self._supervisor.handlers.remove(self):
             await self._supervisor.request(Unhandle(UNNUMBERED, self.selector), timeout)
 
+    @property
+    def particularity(self) -> tuple[int, int]:
+        """How particular it is: by its literal segments, and then by how few ``**`` it has."""
+        segments = self._selector.segments
+        return sum(each not in {ONE, ANY} for each in segments), -segments.count(ANY)
+
     def matches(self, path: str) -> bool:
         """Tell whether it handles requests of a path."""
         return matches(self._selector, TopicPath(path))
@@ -199,7 +205,7 @@ class Handlers:
             # The session handles it since before this process was started, or it was cancelled a moment ago.
             self._supervisor.answer(Answer(UNNUMBERED, question.question, None, "it is handled here no more"))
             return
-        handling = max(found, key=lambda each: len(each.selector))
+        handling = max(found, key=lambda each: each.particularity)
         task = asyncio.get_running_loop().create_task(self._handle(handling, question), name="gateway-client-handler")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -37,6 +37,7 @@ from gateway.core.wire.packets import (
     ReadHistory,
     Reply,
     Resume,
+    SessionPacket,
     SetProperties,
     Subscribe,
     Unsubscribe,
@@ -52,6 +53,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
+from tests.docs.exchange_examples import OF_QUESTIONS, encode_of_questions
 
 PLENTY: Final = 1 << 20
 TOPIC: Final = "prices/ACME"
@@ -134,6 +136,8 @@ def encode_body(body: object) -> bytes:
             return codec.encode_request(body)
         case Subscribe() | Unsubscribe() | Publish() | ReadHistory() | SetProperties() | Authenticate():
             return codec.encode_request(body)
+        case _ if (text := encode_of_questions(body)) is not None:
+            return text
         case _:
             raise AssertionError(f"{body} is not the body of a session packet")
 
@@ -318,10 +322,16 @@ class Exchange:
 
 _ELEVEN: Final = RequestNumber(11)
 
-OF_TRANSACTIONS: Final = (
+_OF_TRANSACTIONS: Final = (
     Begin(_ELEVEN),
     Stage(RequestNumber(12), _ELEVEN, Publish(RequestNumber(12), "orders/7", b'{"state":"shipped"}')),
     Commit(RequestNumber(13), _ELEVEN),
     Rollback(RequestNumber(14), _ELEVEN),
 )
 """What the examples of section 16 mean, each with the packet number of its request."""
+
+OF_LATER_SECTIONS: Final = {
+    **{type(each).__name__.lower(): SessionPacket(PacketId(each.request), None, each) for each in _OF_TRANSACTIONS},
+    **OF_QUESTIONS,
+}
+"""What the examples of sections 16 and 18 mean, by their names."""

@@ -88,7 +88,7 @@ from gateway.core.wire.queue_packets import (
 )
 from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
 from gateway.settings import Settings
-from tests.docs.exchange import OF_TRANSACTIONS, WELCOME, Exchange, encode_body
+from tests.docs.exchange import OF_LATER_SECTIONS, WELCOME, Exchange, encode_body
 
 N1 = ListedNode(NodeId("n1"), ("wss://n1.example.com",))
 N2_URLS = ("wss://n2.example.com:8443", "wss://10.0.0.2")
@@ -282,7 +282,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
             5.0,
         ),
     ),
-    **{type(each).__name__.lower(): session(each.request, each) for each in OF_TRANSACTIONS},
+    **OF_LATER_SECTIONS,
     "reply-to-publish": session(41, Reply(request=NINE, version=Version(8), event=EventId("25-1-8")), 12),
     "reply": session(41, Reply(request=NINE)),
     "reply-with-an-error": session(

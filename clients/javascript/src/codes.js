@@ -50,7 +50,7 @@ export const Outcome = Object.freeze({
 });
 
 /** What this client understands beyond the first version of the protocol; told in every hello and resume (protocol 4.1). */
-export const SUPPORTS = Object.freeze(["handed_over", "mirrored", "replay", "queues"]);
+export const SUPPORTS = Object.freeze(["handed_over", "mirrored", "replay", "queues", "questions"]);
 
 /** The word with which a client asks for the list of the cluster, and its changes (protocol 15.2). */
 export const TOPOLOGY = "topology";
@@ -111,6 +111,15 @@ export const ERROR_CODES = Object.freeze([
   "no_such_transaction",
   "too_many_transactions",
   "transaction_too_large",
+  "no_handler",
+  "handlers_busy",
+  "too_many_handlers",
+  "too_many_questions",
+  "question_over",
+  "question_timeout",
+  "handler_lost",
+  "handler_failed",
+  "answer_lost",
   "forbidden",
   "internal",
   "unauthenticated",

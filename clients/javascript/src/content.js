@@ -202,8 +202,10 @@ export function obstacle(ask, fields, { message_bytes: message, value_bytes: val
     case "stage":
       return obstacle(ask.operation, fields, { message_bytes: message, value_bytes: value });
     case "publish":
-    case "send": {
-      const bytes = byteLength(ask.text);
+    case "send":
+    case "ask":
+    case "answer": {
+      const bytes = byteLength(ask.text ?? "");
       const most = Math.min(value, message - (size - bytes));
       return bytes > most ? new ValueTooLarge(`the value has ${bytes} bytes of JSON; the node accepts ${most}`) : null;
     }

@@ -11,12 +11,15 @@
  * │   ├── SessionRefused          a node was reached and will not go on with the session
  * │   └── SessionFailed           this client, or a node, broke the protocol: a bug
  * ├── RequestTimedOut             the caller's own time limit; .sent
+ * ├── HandlerFailed               whoever was given a request of the application says that there is no answer
+ * ├── HandlerLost, AnswerLost     there will be no answer; .mayHaveBeenExecuted
  * ├── StreamOverflow              a stream was read so slowly that not even the newest values can be kept
  * ├── RemoteProtocolError         used inside: the node sent what the protocol does not allow; .closeCode
  * └── RequestRefused              one request was refused, nothing else is harmed; .code
  *     ├── InvalidTopic, InvalidSelector, InvalidProperties, InvalidValue
  *     ├── ValueTooLarge, TooManySelections, Forbidden
  *     ├── NoSuchQueue, QueueFull, NotHeld
+ *     ├── NoHandler, HandlersBusy
  *     ├── NoSuchDurable, DurableInUse, NoSuchTransaction
  *     └── RequestFailed           the node failed on it, and it may have been executed nevertheless
  * ```
@@ -219,6 +222,51 @@ export class NotHeld extends RequestRefused {
   }
 }
 
+/** Nobody who is there handles requests of this path, so that nobody was asked. */
+export class NoHandler extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "no_handler");
+  }
+}
+
+/** All who handle requests of this path have as many as they take; nobody was asked. Ask again later. */
+export class HandlersBusy extends RequestRefused {
+  /** @param {string} message */
+  constructor(message) {
+    super(message, "handlers_busy");
+  }
+}
+
+/** There is no answer to a request, and whoever was asked says why; handlers throw it to say so. */
+export class HandlerFailed extends GatewayError {}
+
+/** The session that had a request has ended before it gave an answer. */
+export class HandlerLost extends GatewayError {
+  /**
+   * @param {string} message
+   * @param {boolean} uncertain
+   */
+  constructor(message, uncertain) {
+    super(message);
+    /** Whether somebody may have acted upon the request all the same. */
+    this.mayHaveBeenExecuted = uncertain;
+  }
+}
+
+/** The grid has lost a request, or had no room for its answer. */
+export class AnswerLost extends GatewayError {
+  /**
+   * @param {string} message
+   * @param {boolean} uncertain
+   */
+  constructor(message, uncertain) {
+    super(message);
+    /** Whether somebody may have acted upon the request all the same. */
+    this.mayHaveBeenExecuted = uncertain;
+  }
+}
+
 /** The principal has no durable subscription of this name: it was removed, or nobody used it for its life. */
 export class NoSuchDurable extends RequestRefused {
   /** @param {string} message */
@@ -263,6 +311,8 @@ const REFUSALS = new Map([
   ["no_such_queue", NoSuchQueue],
   ["queue_full", QueueFull],
   ["not_held", NotHeld],
+  ["no_handler", NoHandler],
+  ["handlers_busy", HandlersBusy],
   ["no_such_durable", NoSuchDurable],
   ["durable_in_use", DurableInUse],
   ["no_such_transaction", NoSuchTransaction],

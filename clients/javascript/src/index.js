@@ -20,6 +20,8 @@
  * @typedef {import("./packets.js").JsonValue} JsonValue
  * @typedef {import("./sender.js").CallOptions} CallOptions
  * @typedef {import("./consumers.js").Ack} Ack
+ * @typedef {import("./exchanges.js").AskedRequest} AskedRequest
+ * @typedef {import("./exchanges.js").RequestHandler} RequestHandler
  * @typedef {import("./session.js").Receipt} Receipt
  * @typedef {import("./session.js").SendReceipt} SendReceipt
  * @typedef {import("./streams.js").StreamOptions} StreamOptions
@@ -31,15 +33,20 @@
 
 export { CloseCode, Outcome } from "./codes.js";
 export {
+  AnswerLost,
   ConnectFailed,
   DurableInUse,
   Forbidden,
   GatewayError,
+  HandlerFailed,
+  HandlerLost,
+  HandlersBusy,
   InvalidPosition,
   InvalidProperties,
   InvalidSelector,
   InvalidTopic,
   InvalidValue,
+  NoHandler,
   NoSuchDurable,
   NoSuchQueue,
   NoSuchTransaction,
@@ -62,6 +69,7 @@ export {
 export { connect } from "./connect.js";
 export { Message, MessageConsumer } from "./consumers.js";
 export { DurableStream } from "./durablestream.js";
+export { Handling } from "./exchanges.js";
 export { HistoryStream } from "./historystream.js";
 export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";

@@ -92,6 +92,19 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {Record<string, string>} headers
  * @property {JsonValue} value
  *
+ * @typedef {object} QuestionBody - See protocol 18.4.
+ * @property {"question"} type
+ * @property {string} question
+ * @property {string} path
+ * @property {number} timeout
+ * @property {string} principal
+ * @property {string} session
+ * @property {boolean} redelivered
+ * @property {JsonValue} value
+ *
+ * @typedef {{type: "answered", ask: number, value: JsonValue, error: {code: string, message: string} | null,
+ *   uncertain: boolean}} AnsweredBody - See protocol 18.5.
+ *
  * @typedef {object} ReplyBody - See protocol 5.2.2.
  * @property {"reply"} type
  * @property {number} request
@@ -117,7 +130,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  *
  * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[],
  *   partitions: number[] | null, positions: Record<string, string>, request: number | null}} NoticeBody
- * @typedef {UpdateBody | MessageBody | ReplyBody | NoticeBody} SessionBody
+ * @typedef {UpdateBody | MessageBody | QuestionBody | AnsweredBody | ReplyBody | NoticeBody} SessionBody
  * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
  * @typedef {Welcome | Ack | Ping | GoAway | Topology | Bye | ErrorPacket | SessionPacket} Packet
  */
@@ -207,6 +220,36 @@ const BODIES = new Map(
           redelivered: optional(packet, "redelivered", flag) ?? false,
           headers: texts(packet, "headers"),
           value: packet.value,
+        };
+      },
+    ],
+    [
+      "question",
+      (packet) => {
+        if (packet.value === undefined) throw bad(packet, "'value' is missing");
+        return {
+          type: "question",
+          question: text(packet, "question"),
+          path: text(packet, "path"),
+          timeout: seconds(packet, "timeout"),
+          principal: text(packet, "principal"),
+          session: text(packet, "session"),
+          redelivered: optional(packet, "redelivered", flag) ?? false,
+          value: packet.value,
+        };
+      },
+    ],
+    [
+      "answered",
+      (packet) => {
+        const error = optional(packet, "error", object);
+        if (error === null && packet.value === undefined) throw bad(packet, "there must be either 'value' or 'error'");
+        return {
+          type: "answered",
+          ask: count(packet, "ask", 1),
+          value: error === null ? packet.value : null,
+          error: error === null ? null : { code: text(error, "code"), message: text(error, "message") },
+          uncertain: optional(packet, "uncertain", flag) ?? false,
         };
       },
     ],

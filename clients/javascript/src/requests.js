@@ -58,6 +58,11 @@ export const RETRY_MAXIMUM = 5;
  *   | {type: "stage", transaction: number, operation: Operation}
  *   | {type: "commit", transaction: number}
  *   | {type: "rollback", transaction: number}
+ *   | {type: "handle", selector: string, concurrency: number}
+ *   | {type: "unhandle", selector: string}
+ *   | {type: "ask", path: string, text: string, timeout: number, principal?: string, session?: string}
+ *   | {type: "await", asks: [number, string][]}
+ *   | {type: "answer", question: string, text?: string, failed?: string}
  *   | {type: "authenticate", secret: string, principal: string}} Ask
  *
  * @typedef {import("./packets.js").ReplyBody} Reply
@@ -72,7 +77,7 @@ export const RETRY_MAXIMUM = 5;
  */
 function written(ask) {
   if (ask.type === "publish") return `"topic":${JSON.stringify(ask.topic)},"value":${ask.text}`;
-  if (ask.type === "send") {
+  if (ask.type === "send" || ask.type === "ask" || (ask.type === "answer" && ask.text !== undefined)) {
     const { type: _, text, ...others } = ask;
     return `${JSON.stringify(others).slice(1, -1)},"value":${text}`;
   }

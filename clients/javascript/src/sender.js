@@ -31,6 +31,12 @@ const NOT_KNOWN = "the node is of an older release, which cannot be asked for th
 /** Requests about transactions (protocol 16). @type {ReadonlySet<string>} */
 const OF_TRANSACTIONS = new Set(["begin", "stage", "commit", "rollback"]);
 
+/** Requests about questions (protocol 18). @type {ReadonlySet<string>} */
+const OF_QUESTIONS = new Set(["handle", "unhandle", "ask", "await", "answer"]);
+
+/** The word of a server that knows questions (protocol 18.1.1). */
+const QUESTIONS = "questions";
+
 /** Code of the notice that a right was withdrawn (protocol 6.5.4). */
 export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
 
@@ -372,7 +378,8 @@ export class RequestSender {
       // A node of an older release would not know what this is, and close the connection for it.
       (ask.type === "history" && !this.#tellsHistory) || (ask.type.startsWith("durable-") && !supports.includes(DURABLES)) ||
       (ask.type === "declare" && !supports.includes("temporary")) ||
-      (OF_TRANSACTIONS.has(ask.type) && !supports.includes(TRANSACTIONS))
+      (OF_TRANSACTIONS.has(ask.type) && !supports.includes(TRANSACTIONS)) ||
+      (OF_QUESTIONS.has(ask.type) && !supports.includes(QUESTIONS))
         ? new RequestRefused(NOT_KNOWN, "bad_request")
         : obstacle(ask, fields, limits),
     );

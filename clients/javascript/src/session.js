@@ -9,6 +9,7 @@ import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES, sendOf } from "./consumers.js";
 import { DURABLES, DurableStream } from "./durablestream.js";
 import { checkSeconds, checkSignal } from "./environment.js";
 import { guarded, RequestRefused } from "./errors.js";
+import { DEFAULT_CONCURRENCY, MOST_CONCURRENCY, QUESTIONS } from "./exchanges.js";
 import { HistoryStream } from "./historystream.js";
 import { LogReader, parsePosition } from "./logreader.js";
 import { checkTopic, parseSelector } from "./selectors.js";
@@ -413,7 +414,7 @@ export class Session extends EventTarget {
     }
     if (!["auto", "each", "client", "none"].includes(ack)) throw new TypeError(`ack is auto, each, client or none, not ${ack}`);
     this.#checkQueues();
-    return this.#supervisor.consumers.consume(checkTopic(queue), { credit, ack }, options);
+    return this.#supervisor.assigned.consumers.consume(checkTopic(queue), { credit, ack }, options);
   }
 
   /**
@@ -458,6 +459,43 @@ export class Session extends EventTarget {
     const { request } = await sender.request({ type: "begin" }, call);
     const begun = new Transaction((ask, how) => sender.request(ask, how), request, call);
     return typeof work === "function" ? begun.run(work) : begun;
+  }
+
+  // --- Requests and handlers ----------------------------------------------------------------------------------------
+
+  /**
+   * Answer requests of other sessions; of several sessions that handle a path, the least busy one is asked. It is part of the
+   * session: it goes along to any other connection and node.
+   *
+   * @param {string} selector - Of the paths, such as `quotes/**`; its first segment is no wildcard.
+   * @param {import("./exchanges.js").RequestHandler} handler
+   * @param {CallOptions & {concurrency?: number}} [options] - Requests that the session has at a time, 1000 at most.
+   * @returns {Promise<import("./exchanges.js").Handling>} What cancels it.
+   */
+  async handle(selector, handler, { concurrency = DEFAULT_CONCURRENCY, ...options } = {}) {
+    if (!Number.isSafeInteger(concurrency) || concurrency < 1 || concurrency > MOST_CONCURRENCY) {
+      throw new TypeError(`concurrency is a number of requests from 1 to ${MOST_CONCURRENCY}, not ${String(concurrency)}`);
+    }
+    this.#checkSupports(QUESTIONS, "requests of applications");
+    return this.#supervisor.assigned.exchanges.handle(selector, handler, { concurrency, ...options });
+  }
+
+  /**
+   * Ask one of those who handle a path, and wait for the answer; nobody is asked twice.
+   *
+   * @param {string} path - What it is about, such as `quotes/ACME`.
+   * @param {unknown} [value] - What JSON has a text for.
+   * @param {CallOptions & {principal?: string, sessionId?: string}} [options] - Seconds within which it has to be answered, 5 by
+   *   default; whose sessions alone may be asked, or which session alone.
+   * @returns {Promise<import("./packets.js").JsonValue>} The answer.
+   * @throws {import("./errors.js").NoHandler} Nobody who is there handles it. It was not executed.
+   * @throws {import("./errors.js").HandlersBusy} All who do have as many requests as they take. It was not executed.
+   * @throws {import("./errors.js").HandlerFailed} Whoever was asked says that there is no answer.
+   * @throws {import("./errors.js").HandlerLost | import("./errors.js").AnswerLost} There will be no answer.
+   */
+  async request(path, value = null, options = {}) {
+    this.#checkSupports(QUESTIONS, "requests of applications");
+    return this.#supervisor.assigned.exchanges.request(path, value, options);
   }
 
   #checkQueues() {

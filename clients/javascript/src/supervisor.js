@@ -13,8 +13,8 @@
  * @module
  */
 
+import { Assigned } from "./assigned.js";
 import { CloseCode, Numbering, Outcome, numberingOf } from "./codes.js";
-import { Consumers, QUEUES } from "./consumers.js";
 import { Connection } from "./connection.js";
 import { PACKET_OVERHEAD } from "./content.js";
 import { EXPIRED, EXPIRING } from "./credentials.js";
@@ -155,8 +155,8 @@ export class Supervisor {
       send: (requests) => this.#submit(requests),
       declare: (notice) => this.#declare(notice),
     });
-    /** The queues that it consumes from. */
-    this.consumers = new Consumers((ask, options) => this.sender.request(ask, options));
+    /** What it is given of queues and of others. */
+    this.assigned = new Assigned(environment, (ask, options) => this.sender.request(ask, options));
     /** @type {History<Recovery>} */
     this.recoveries = new History();
     if (recovery !== null) this.recoveries.append(recovery);
@@ -223,7 +223,7 @@ export class Supervisor {
   #goOn(welcome) {
     const restarted = numberingOf(welcome) === Numbering.RESTARTED;
     this.sender.resume(welcome, restarted);
-    if (welcome.outcome !== Outcome.REATTACHED && welcome.supports.includes(QUEUES)) this.consumers.recovered(restarted);
+    if (welcome.outcome !== Outcome.REATTACHED) this.assigned.recovered(welcome, restarted);
   }
 
   /** @param {Ending} ending */
@@ -321,7 +321,7 @@ export class Supervisor {
     this.#keeper?.forget();
     this.sender.fail(this.ended);
     this.sender.streams.end(told);
-    this.consumers.end(told);
+    this.assigned.end(this.ended, told);
     this.recoveries.end(told);
     this.notices.end(told);
     this.#enter("closed");
@@ -479,8 +479,9 @@ export class Supervisor {
         this.sender.streams.dispatch({ topic, value, version, eventId, snapshot, removed, folded, gap: false });
         break;
       }
-      case "message":
-        if (this.consumers.received(received)) {
+      case "message": // and what others ask, and answer
+      case "question": case "answered":
+        if (this.assigned.received(received)) {
           // What is settled by acknowledgements makes room for more, and does not wait for their usual time.
           this.#machine.sendLink({ type: "ack", received: this.#machine.received });
           this.#connection?.wake();

@@ -93,6 +93,19 @@ const COMMANDS = {
       }
     })();
   },
+  // Answers each request with what it was asked, after so many milliseconds, and tells of it.
+  async handle({ selector, options, pause }) {
+    await session.handle(
+      selector,
+      async ({ path, value, principal, redelivered }) => {
+        tell({ event: "request", detail: { path, value, principal, redelivered } });
+        await new Promise((resolve) => setTimeout(resolve, pause ?? 0));
+        return { value, by: session.principal };
+      },
+      options,
+    );
+  },
+  request: ({ path, value, options }) => session.request(path, value, options),
   // Accepts each message and sends it on, in one transaction.
   async passOn({ from, to, options }) {
     const consumer = await session.consume(from, { ...options, ack: "each" });

@@ -1,4 +1,4 @@
-"""Ask, await: what clients ask that put questions (protocol 17.3, 17.5).
+"""Ask, await: what clients ask that put questions (protocol 18.3, 18.5).
 
 ```text
 client ──ask──▶ grid: a handler is given it ──▶ reply

@@ -1,4 +1,4 @@
-"""Handle, unhandle, answer: what clients ask that answer questions (protocol 17.2, 17.4).
+"""Handle, unhandle, answer: what clients ask that answer questions (protocol 18.2, 18.4).
 
 ```text
 exchanges ──▶ given ──▶ take, as fast as the client reads ──▶ packets ──▶ client

@@ -1,7 +1,7 @@
 """What a client knows of the questions that it asks and is asked: whose answers it waits for, and which it works on.
 
 The grid holds questions and answers. Where a session goes on, its client says which answers it waits for, and is sent
-again what it has been asked and has not answered (protocol 17.6): it has these already, and passes none on twice.
+again what it has been asked and has not answered (protocol 18.6): it has these already, and passes none on twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Packets about questions and their answers, as values (protocol section 17); see ``packets`` for all others."""
+"""Packets about questions and their answers, as values (protocol section 18); see ``packets`` for all others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.core.types import JsonValue, RequestNumber
 from gateway.core.wire.codes import ErrorCode
 
 QUESTIONS: Final = "questions"
-"""The word with which both sides say that they know questions and answers (protocol 17)."""
+"""The word with which both sides say that they know questions and answers (protocol 18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ ExchangeRequest: TypeAlias = Handle | Unhandle | Ask | Await | Answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A session is given a question (protocol 17.4).
+    """A session is given a question (protocol 18.4).
 
     Attributes:
         question: identifies it and that this session was given it.
@@ -130,7 +130,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What became of a question (protocol 17.5).
+    """What became of a question (protocol 18.5).
 
     Attributes:
         ask: the number of the request with which it was put.

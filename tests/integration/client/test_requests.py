@@ -495,7 +495,7 @@ async def test_idle_handlers_cost_the_grid_nothing(found: Scene, worker: Session
 
 
 async def test_requests_survive_cuts_moves_and_deaths(found: Scene) -> None:
-    """Two ask and three handle while all of them are cut and led elsewhere: each is handled at most once, or refused."""
+    """Two ask and three handle while all are cut and led elsewhere: each request is handled once, or refused."""
     random = Random(17)
     answered: list[int] = []
     uncertain: list[int] = []

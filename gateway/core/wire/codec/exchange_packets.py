@@ -1,4 +1,4 @@
-"""Packets about questions and answers: their fields, what they become, and their JSON text (protocol section 17)."""
+"""Packets about questions and answers: their fields, what they become, and their JSON text (protocol section 18)."""
 
 from __future__ import annotations
 
