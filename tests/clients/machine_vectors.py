@@ -8,7 +8,7 @@ it made. Together they make every transition of ``gateway.core.client.transition
 says the same. Sentences for people are left out, as each client has its own.
 
 Inputs: ``start``; ``connected``, ``unreachable``, ``drop`` (code or null) and ``say`` (packets) of the node; ``wait``
-(seconds); ``publish``, ``set_properties``, ``close`` (seconds until it is abandoned) and ``give_up`` of the
+(seconds); ``publish``, ``request``, ``set_properties``, ``close`` (seconds until it is abandoned), ``give_up`` of the
 application; ``fetched`` and ``not_fetched`` where it makes fresh secrets.
 """
 
@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 from gateway.core.client import effects
 from gateway.core.client.effects import Effect, Purpose
 from gateway.core.client.transitions import Event, State
+from gateway.core.wire.exchange_packets import Answered
 from gateway.core.wire.packets import Reply, Update
 from tests.support.client_scene import FAILED_OVER, REATTACHED, URL, WELCOME, Scene
 
@@ -89,6 +90,9 @@ class Scenario:
 
     def publish(self, call: str, topic: str, value: object) -> Scenario:
         return self.do("publish", self.scene.publish, call, topic, value, call=call, topic=topic, value=value)
+
+    def request(self, call: str, path: str, value: object) -> Scenario:
+        return self.do("request", self.scene.request, call, path, value, call=call, path=path, value=value)
 
     def subscribe(self, call: str, selector: str) -> Scenario:
         return self.do("subscribe", self.scene.subscribe, call, selector, call=call, selector=selector)
@@ -166,7 +170,9 @@ def _told(effect: Effect) -> Json | None:  # noqa: C901, PLR0912 - one place for
             return None
 
 
-def _receipt(reply: Reply) -> Json:
+def _receipt(reply: Reply | Answered) -> Json:
+    if isinstance(reply, Answered):
+        return {"value": reply.value}
     return {} if reply.version is None else {"version": reply.version, "event": reply.event}
 
 
@@ -401,6 +407,45 @@ def replaying() -> Iterator[Scenario]:
     )  # fmt: skip
 
 
+def _answered(packet: int, ask: int, value: object) -> Json:
+    return {"type": "answered", "id": packet, "ask": ask, "value": value}
+
+
+def _unanswered(packet: int, ask: int, code: str, **more: Any) -> Json:
+    return {"type": "answered", "id": packet, "ask": ask, "error": {"code": code, "message": "no"}} | more
+
+
+def asking() -> Iterator[Scenario]:
+    """How requests of applications are answered, also where their session goes on elsewhere."""
+    supports = {"supports": ["questions"]}
+    yield (
+        Scenario("an answer follows its reply, and the calls of others").open(**supports).request("a", "q/A", 1)
+        .request("b", "q/B", {"side": "bid"}).say(_reply(1, 1)).say(_reply(2, 2), _answered(3, 2, [7]))
+        .say(_answered(4, 1, None))
+    )  # fmt: skip
+    yield (
+        Scenario("why there is no answer is told").open(**supports).request("a", "q/A", 1).request("b", "q/B", 2)
+        .request("c", "q/C", 3).request("d", "q/D", 4).request("e", "q/E", 5).say(_refusal(1, 1, "no_handler"))
+        .say(_refusal(2, 2, "handlers_busy")).say(_reply(3, 3), _unanswered(4, 3, "handler_lost", uncertain=True))
+        .say(_reply(5, 4), _unanswered(6, 4, "question_timeout")).say(_reply(7, 5))
+        .say(_unanswered(8, 5, "handler_failed"))
+    )  # fmt: skip
+    yield (
+        Scenario("after a failover the answers are asked for that are waited for, and taken once").open(**supports)
+        .request("a", "q/A", 1).request("b", "q/B", 2).request("c", "q/C", 3).say(_reply(1, 1), _reply(2, 2))
+        .say(_answered(3, 1, 7)).drop().come_back(**FAILED_OVER, **supports).say(_answered(1, 1, 7))
+        .say(_reply(2, 3), _reply(3, 4), _answered(4, 2, 8), _answered(5, 2, 8)).say(_answered(6, 3, 9))
+    )  # fmt: skip
+    yield (
+        Scenario("after a reattachment nothing is asked").open(**supports).request("a", "q/A", 1).say(_reply(1, 1))
+        .drop().come_back(**REATTACHED, **supports, received=1).say(_answered(2, 1, 7))
+    )  # fmt: skip
+    yield (
+        Scenario("who waits for an answer learns of the end of the session").open(**supports).request("a", "q/A", 1)
+        .say(_reply(1, 1)).drop(4204)
+    )  # fmt: skip
+
+
 def leaving() -> Iterator[Scenario]:
     """What a client does that is asked to go away."""
     yield (
@@ -476,7 +521,7 @@ def credentials() -> Iterator[Scenario]:
     )  # fmt: skip
 
 
-FILES: Final = (opening, requests, recovering, replaying, leaving, ending, credentials)
+FILES: Final = (opening, requests, recovering, replaying, asking, leaving, ending, credentials)
 
 
 def vectors() -> dict[str, Json]:

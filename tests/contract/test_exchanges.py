@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.core.topics.topics import partition_of
-from gateway.core.types import RequestNumber, SessionId
+from gateway.core.types import Attempt, RequestNumber, SessionId
 from gateway.ports import (
     KEPT_FOR,
     TAKE_WITHIN,
@@ -21,6 +22,7 @@ from gateway.ports import (
     AskedAll,
     AskResult,
     AskState,
+    Claimed,
     ExchangeItem,
     ExchangesLost,
     Fenced,
@@ -33,11 +35,13 @@ from gateway.ports import (
     HeldQuestion,
     Over,
     QuestionStep,
+    Restored,
+    SessionChanges,
     SessionRecord,
     TakenQuestion,
 )
 from tests.contract.examples import DEPTH, expire_all, ownership, session
-from tests.contract.harness import LONG, Harness
+from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
 
 QUOTES = "quotes/**"
@@ -140,6 +144,30 @@ class Listener:
 
 WAITING = AnswerRead(AnswerState.WAITING, b"", 0.0)
 UNKNOWN = AnswerRead(AnswerState.UNKNOWN, b"", 0.0)
+
+
+@pytest.mark.promise("P1")
+async def test_whoever_claims_a_session_is_told_what_it_handles(harness: Harness) -> None:
+    """What it handles is part of its record: changed by its owner, claimed, read, and written again with it."""
+    grid = await harness.grid()
+    record = session()
+    await grid.sessions.create(record)
+    handlers = {QUOTES: 32, 'odd/"name"': 1}
+    await grid.sessions.change(ownership(record), SessionChanges(handlers=handlers))
+    claimed = await grid.sessions.claim(
+        record.id, by=node("n2"), token_generation=record.token_generation, attempt=Attempt(7)
+    )
+    assert isinstance(claimed, Claimed)
+    assert claimed.record.handlers == handlers
+    (restored,) = await grid.sessions.restore([replace(claimed.record, handlers={QUOTES: 1})], recreate=False)
+    assert restored is Restored.WRITTEN
+    found = await grid.sessions.find(record.id)
+    assert found is not None
+    assert found.handlers == {QUOTES: 1}
+    await grid.sessions.change(ownership(found), SessionChanges(handlers={}))
+    found = await grid.sessions.find(record.id)
+    assert found is not None
+    assert found.handlers == {}
 
 
 async def test_a_question_is_put_taken_answered_and_forgotten(harness: Harness) -> None:

@@ -16,6 +16,8 @@ from gateway.core.client.machine import ClientMachine
 from gateway.core.client.options import ClientOptions
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.client.transitions import Event, State, step
+from gateway.core.wire.codec import json_text
+from gateway.core.wire.exchange_packets import Ask
 from gateway.core.wire.packets import Publish, SetProperties, Subscribe, Unsubscribe, Update
 
 URL: Final = "wss://gateway.example/v1/connect"
@@ -101,6 +103,9 @@ class Scene:
 
     def publish(self, call: Hashable, topic: str, value: object) -> None:
         self.ask(call, Publish(UNNUMBERED, topic, json.dumps(value).encode()))
+
+    def request(self, call: Hashable, path: str, value: object) -> None:
+        self.ask(call, Ask(UNNUMBERED, path, json_text(value), 5.0))
 
     def subscribe(self, call: Hashable, selector: str) -> None:
         self.ask(call, Subscribe(UNNUMBERED, selector))

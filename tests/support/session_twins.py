@@ -31,6 +31,7 @@ from gateway.core.types import (
 )
 from gateway.core.wire import codec
 from gateway.core.wire.errors import GatewayError, RequestRefused
+from gateway.core.wire.exchange_packets import Answer, Ask, Await, Handle
 from gateway.core.wire.packets import (
     Ack,
     Authenticate,
@@ -53,7 +54,10 @@ from gateway.core.wire.packets import (
 PLENTY: Final = 1 << 20
 """Room of a transport that does not push back, in bytes."""
 
-KINDS: Final = ("subscribe", "unsubscribe", "publish", "properties", "authenticate", "malformed", "bye")
+KINDS: Final = (
+    *("subscribe", "unsubscribe", "publish", "properties", "authenticate", "malformed", "bye"),
+    *("handle", "ask", "await", "answer"),
+)
 """Of what a client asks for."""
 
 MOST_TWINS: Final = 3
@@ -83,7 +87,9 @@ def small_parameters(*, packets: int, size: int, message_bytes: int, ack_packets
     )
 
 
-def request(kind: str, number: int, *, resubmitted: bool) -> ClientRequest | Bye:
+def request(  # noqa: C901 - a case for each kind
+    kind: str, number: int, *, resubmitted: bool
+) -> ClientRequest | Bye:
     """Make something that a client asks for."""
     numbered = RequestNumber(number)
     match kind:
@@ -93,6 +99,15 @@ def request(kind: str, number: int, *, resubmitted: bool) -> ClientRequest | Bye
             return Unsubscribe(numbered, "a/**", resubmitted, ("a/b",))
         case "publish":
             return Publish(numbered, "a/b", b'{"n":%d}' % number, resubmitted)
+        case "handle":
+            return Handle(numbered, "a/**", number, resubmitted)
+        case "ask":
+            return Ask(numbered, "a/b", b'{"n":%d}' % number, 2.5, None, "s" if number % 2 else None, resubmitted)
+        case "await":
+            return Await(numbered, ((RequestNumber(1), "a/b"),), resubmitted)
+        case "answer":
+            failed = "no" if number % 2 else None
+            return Answer(numbered, "1-2-3-s", b"1" if failed is None else None, failed, resubmitted)
         case "properties":
             return SetProperties(numbered, {"colour": "blue", "size": None}, resubmitted)
         case "authenticate":
@@ -290,6 +305,7 @@ class Twins:
 
         def act(session: ServerSession, _now: float) -> None:
             session.properties = {name: "x", **session.properties}
+            session.handlers = {f"{name}/**": len(name), **session.handlers}
             session.supports ^= {name}
             session.publish_partitions |= {partition}
             session.stored_generation = GridGeneration(partition)
@@ -443,7 +459,7 @@ def lived() -> Twins:
     twins.select("a/**", selects=True)
     twins.describe("colour", 7)
     twins.come_from_copy()
-    kinds = ("subscribe", "publish", "publish", "properties", "unsubscribe", "authenticate", "bye")
+    kinds = ("subscribe", "publish", "publish", "properties", "ask", "authenticate", "bye")
     twins.ask(kinds, jump=0, resubmitted=False, acknowledges=False, grid=True)
     twins.start()
     twins.finish("for now")

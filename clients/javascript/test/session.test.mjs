@@ -45,7 +45,7 @@ test("a session is opened with a hello and proves at once that it holds its toke
   const [hello, proof] = network.last.packets;
   assert.deepEqual({ ...hello, client: "" }, {
     type: "hello", principal: "alice", secret: "s3cret", properties: { team: "fx" }, client: "", window: 30,
-    supports: ["handed_over", "mirrored", "replay", "queues", "topology"],
+    supports: ["handed_over", "mirrored", "replay", "queues", "questions", "topology"],
   });
   assert.deepEqual(proof, { type: "ack", received: 0 });
   assert.equal(network.last.url, "wss://gateway.example/v1/connect");
@@ -160,7 +160,7 @@ test("a cut connection is taken up where it was: the same numbers, once", async 
   const connection = await comeBack(network, { outcome: "reattached", token: "token-2", received: 1, resent: 2 });
   assert.equal(connection.url, "wss://gateway.example/v1/connect?node=n1");
   const { away, supports, ...resume } = connection.packets[0];
-  assert.deepEqual(supports, ["handed_over", "mirrored", "replay", "queues", "topology"]);
+  assert.deepEqual(supports, ["handed_over", "mirrored", "replay", "queues", "questions", "topology"]);
   assert.deepEqual(resume, { type: "resume", token: "token-1", attempt: 1, received: 1, oldest: 2 });
   assert.ok(Number.isInteger(away) && away > 0 && away < 60_000, `milliseconds since the loss, not ${away}`);
   assert.deepEqual(connection.packets.slice(1), [

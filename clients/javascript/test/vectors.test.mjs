@@ -70,7 +70,7 @@ class Player {
 
   call(name, answer) {
     answer.then(
-      (receipt) => this.seen.resolved.push(receipt ? [name, receipt.version, receipt.eventId] : [name]),
+      (receipt) => this.seen.resolved.push(resolved({ call: name, event: receipt?.eventId, ...receipt })),
       (error) => this.seen.rejected.push([name, error.constructor.name]),
     );
   }
@@ -94,6 +94,7 @@ class Player {
       say: () => network.last.say(...input.packets),
       wait: () => network.clock.pass(input.seconds),
       publish: () => this.call(input.call, this.session.publish(input.topic, input.value)),
+      request: () => this.call(input.call, this.session.request(input.path, input.value).then((value) => ({ value }))),
       subscribe: () => this.call(input.call, this.session.subscribe(input.selector).then(() => null)),
       set_properties: () => this.call(input.call, this.session.setProperties(input.changes)),
       close: () => void this.session.close({ timeout: input.seconds }),
@@ -139,6 +140,12 @@ function withoutRepetition(packets) {
   return packets.filter((packet, index) => packet.type !== "ack" || packets[index - 1]?.received !== packet.received);
 }
 
+/** What became of a call: of a request of the application its answer, of others what the receipt says. */
+function resolved({ call, version, event, value }) {
+  if (value !== undefined) return [call, value];
+  return version === undefined ? [call] : [call, version, event];
+}
+
 /** What a step's effects say that can be seen from outside. */
 function expected({ input, effects }) {
   const of = (type) => effects.filter((effect) => effect.type === type);
@@ -148,7 +155,7 @@ function expected({ input, effects }) {
     connect: of("connect").map(({ url }) => url),
     disconnect: over ? [] : of("disconnect").map(({ code }) => code),
     fetch: of("fetch_credentials").length,
-    resolved: of("resolved").map(({ call, version, event }) => (version === undefined ? [call] : [call, version, event])),
+    resolved: of("resolved").map(resolved),
     rejected: of("rejected").map(({ call, error }) => [call, error]),
     recovered: of("recovered"),
     noticed: of("noticed").map(({ code }) => code),

@@ -84,6 +84,7 @@ class RedisSessions:
                 *_identity(record),
                 *_list(record.selections),
                 *self._fields(record),
+                *(("handlers", _handlers(record)) if record.handlers else ()),
             ),
             gated=True,
             patient=True,
@@ -256,6 +257,7 @@ class RedisSessions:
                     *(short_hash(each.id), int(recreate), each.attempt),
                     *_list(each.selections),
                     *self._fields(each),
+                    *("handlers", _handlers(each)),
                 )
                 for each in records
             ]
@@ -477,7 +479,6 @@ class RedisSessions:
             *("generation", record.token_generation, "confirmed", record.confirmed, "attempt", record.attempt),
             *("partitions", _join(record.publish_partitions), "term", self._write_gate.term),
             *_credentials(record.roles, record.principal_properties, record.credential_expires, record.credential),
-            *("handlers", orjson.dumps(dict(record.handlers)) if record.handlers else ""),
         )
 
 
@@ -580,6 +581,10 @@ def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str
         credential=credential.decode() or None,
         handlers=orjson.loads(stored["handlers"]) if stored.get("handlers") else {},
     )
+
+
+def _handlers(record: SessionRecord) -> Argument:
+    return orjson.dumps(dict(record.handlers)) if record.handlers else ""
 
 
 def _fenced(ownership: Ownership) -> Fenced:

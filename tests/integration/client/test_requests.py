@@ -26,9 +26,10 @@ from gateway.client import (
     Session,
     connect,
 )
-from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.codes import ErrorCode, MirrorMode
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.linked_nodes import LinkedNodes
+from tests.support.mirrored_nodes import caught_up
 from tests.support.nodes import TestNode, eventually
 from tests.support.times import scaled, time_limit
 
@@ -221,6 +222,7 @@ async def test_there_may_be_no_answer_in_time(found: Scene, asker: Session, work
             await asyncio.Event().wait()
         finally:
             cancelled.set()
+        return None
 
     await worker.handle(QUOTES, hang, concurrency=1)
     with pytest.raises((RequestTimedOut, HandlerFailed)) as error:
@@ -320,6 +322,16 @@ async def outcome(session: Session) -> str:
         return str((await anext(session.recoveries())).outcome)
 
 
+async def ask(session: Session, value: object) -> Any:
+    """Ask until somebody is there: its node may not have told the grid yet that its client is back."""
+    async with time_limit(PATIENCE):
+        while True:
+            try:
+                return await session.request(ACME, value, timeout=LONG)
+            except NoHandler:
+                await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("name", RUNGS)
 async def test_a_handler_needs_not_be_registered_again(found: Scene, worker: Session, name: str) -> None:
     """And what it was asked before the move, it is asked once, and answers after it."""
@@ -339,14 +351,7 @@ async def test_a_handler_needs_not_be_registered_again(found: Scene, worker: Ses
         assert await outcome(worker) == name
         go_on.set()
         assert (await before)["value"] == "before"
-        async with time_limit(PATIENCE):
-            while True:
-                try:
-                    after = await asker.request(ACME, "after", timeout=LONG)
-                    break
-                except NoHandler:
-                    await asyncio.sleep(0.01)  # its node has not told the grid yet that its client is back
-        assert after["value"] == "after"
+        assert (await ask(asker, "after"))["value"] == "after"
         assert found.calls == {"before": 1, "after": 1}
         await eventually(found.none_open)
 
@@ -374,6 +379,34 @@ async def test_an_answer_finds_who_asked(found: Scene, asker: Session, name: str
         waiting["after"].set()
         assert (await after)["value"] == "after"
         assert found.calls == {"during": 1, "after": 1}
+        await eventually(found.none_open)
+
+
+async def test_both_go_on_from_the_copies_of_a_backup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third rung: what was asked is answered once, and nothing is registered again."""
+    async with (
+        scene(monkeypatch, backup="n2", mirror=MirrorMode.SYNC, mirror_patience=scaled(20.0)) as found,
+        connect(found.asking.url, "alice") as asker,
+        connect(found.handling.url, "bob") as worker,
+    ):
+        go_on = asyncio.Event()
+
+        async def wait(request: Request) -> object:
+            await go_on.wait()
+            return await found.answer(request)
+
+        await worker.handle(QUOTES, wait)
+        asked = asyncio.create_task(asker.request(ACME, "before", timeout=LONG))
+        await eventually(lambda: bool(worker._supervisor.handlers._tasks))
+        await caught_up(found.nodes[0], 2)
+        found.kill(0)
+        found.lead(found.asking, 2)
+        found.lead(found.handling, 1)
+        assert await outcome(asker) == await outcome(worker) == "mirrored"
+        go_on.set()
+        assert (await asked)["value"] == "before"
+        assert (await ask(asker, "after"))["value"] == "after"
+        assert found.calls == {"before": 1, "after": 1}
         await eventually(found.none_open)
 
 
@@ -454,13 +487,7 @@ async def test_a_grid_that_comes_back(found: Scene, asker: Session, worker: Sess
     else:
         go_on.set()
         assert (await asked)["value"] == "before"
-    async with time_limit(PATIENCE):
-        while True:
-            try:
-                assert (await asker.request(ACME, "after", timeout=LONG))["value"] == "after"
-                break
-            except NoHandler:
-                await asyncio.sleep(0.01)  # it is being told again who handles what
+    assert (await ask(asker, "after"))["value"] == "after"
     assert found.calls["after"] == 1
 
 

@@ -61,7 +61,7 @@ def test_a_session_is_opened_by_a_hello_and_a_welcome() -> None:
             "properties": {"room": "7"},
             "client": "test",
             "window": 30.0,
-            "supports": ["handed_over", "mirrored", "queues", "replay", "topology"],
+            "supports": ["handed_over", "mirrored", "questions", "queues", "replay", "topology"],
         }
     ]
     scene.welcome()
