@@ -64,7 +64,7 @@ MOST_TWINS: Final = 3
 """Restored sessions that go along at once: the first of them stays, as one that was restored long ago."""
 
 RECORDED: Final = (
-    *("selections", "properties", "roles", "principal_properties", "credential", "credential_expires"),
+    *("selections", "properties", "handlers", "roles", "principal_properties", "credential", "credential_expires"),
     *("token_generation", "confirmed", "attempt", "publish_partitions", "stored_generation"),
 )
 """What the grid holds of a session besides what it is made with."""

@@ -202,10 +202,7 @@ function readPacket(content, following) {
 /** @type {ReadonlyMap<string, (packet: JsonObject) => SessionBody>} */
 const BODIES = new Map(
   /** @type {[string, (packet: JsonObject) => SessionBody][]} */ ([
-    [
-      "update",
-      update,
-    ],
+    ["update", update],
     [
       "message",
       (packet) => {
