@@ -81,7 +81,7 @@ def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
         ("window", "long", "window of the session is 'long', and not a number"),
         ("started", 9, "started of the session is '9', and not a whole number from 0 to 6"),
         ("selections", ["a"], "selections of the session: an entry of a selection list begins"),
-        ("pending", [["publish", 1, False, "t", 4]], "not the place of one of 2 bodies"),
+        ("pending", [["publish", 1, False, "t", 4]], "not the place of one of 3 bodies"),
         ("pending", [["cancel", 1, False]], "not a list of requests"),
         ("roles", [1], "not a list of texts"),
         ("properties", {"a": 1}, "not an object of texts"),
