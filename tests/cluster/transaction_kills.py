@@ -127,7 +127,7 @@ class Worker:
             await room.acquire()
             messages = [await anext(consumer)]
             with suppress(TimeoutError):
-                async with asyncio.timeout(TOGETHER):
+                async with time_limit(TOGETHER):
                     while len(messages) < self._random.randint(1, BATCH):
                         messages.append(await anext(consumer))
             task = asyncio.create_task(self._pass_on(session, messages))

@@ -20,7 +20,7 @@ from tests.contract.zone_link_harness import (
     is_broken,
 )
 from tests.support.clock import eventually
-from tests.support.times import scaled
+from tests.support.times import scaled, time_limit
 
 
 @pytest.fixture(params=["memory", "tls"])
@@ -39,7 +39,7 @@ async def test_messages_arrive_whole_and_in_order(harness: ZoneLinkHarness) -> N
             await a.send(message)
 
     saying = asyncio.create_task(say())
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         assert [await b.receive() for _ in messages] == messages
         await saying
         await b.send(b"back")
@@ -60,7 +60,7 @@ async def test_a_last_word_arrives_before_the_end(harness: ZoneLinkHarness) -> N
     a, b = await harness.pair()
     await a.send(b"first")
     await a.close(b"last")
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         assert [await b.receive(), await b.receive()] == [b"first", b"last"]
     assert await is_broken(b)
     with pytest.raises(ZoneLinkBroken):
@@ -135,13 +135,13 @@ async def test_who_does_not_read_holds_up_the_sender_and_nothing_grows(harness: 
 
     flooding = asyncio.create_task(flood())
     before = -1
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         while sent != before:
             before = sent
             await asyncio.sleep(scaled(0.2))
     # The kernel's buffers take some MB, too.
     assert sent * 10_000 < 32 * 1024 * 1024
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         for _ in range(sent):
             await b.receive()
         await eventually(lambda: sent > before, message="it goes on")
@@ -190,7 +190,7 @@ async def test_a_sender_is_held_to_its_rate(harness: ZoneLinkHarness) -> None:
         await a.send(bytes([number]))
     loop = asyncio.get_running_loop()
     began = loop.time()
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         for _ in range(40):
             await b.receive()
     # Ten at once and thirty at 50/s; it may take longer, and never less.

@@ -13,7 +13,7 @@ from gateway.adapters.zone_links import StreamZoneLinks
 from gateway.local.proxy import FaultProxy, Way
 from gateway.ports.zone_links import ZoneConnection, ZoneLinkBroken, ZoneLinkLimits, ZoneLinks
 from tests.support.certificates import Authority
-from tests.support.times import scaled
+from tests.support.times import scaled, time_limit
 
 LIMITS: Final = ZoneLinkLimits(
     message=1024 * 1024, greeting=4096, queue=64 * 1024, byte_rate=1e9, message_rate=1e6, silence=scaled(2.0)
@@ -78,7 +78,7 @@ class ZoneLinkHarness(ABC):
         end = await one.links.dial(await self.url(one, other), within=PATIENT)
         if other.trusts:
             end.trust()
-        async with asyncio.timeout(PATIENT):
+        async with time_limit():
             return end, await other.accepted.get()
 
     async def close(self) -> None:
@@ -187,7 +187,7 @@ class StreamZoneHarness(ZoneLinkHarness):
 
 async def is_broken(connection: ZoneConnection) -> bool:
     """Wait until a connection is over, whatever comes before."""
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         try:
             while True:
                 await connection.receive()

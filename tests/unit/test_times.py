@@ -114,7 +114,7 @@ def test_no_test_gives_a_grid_a_time_of_its_own() -> None:
 
     # Those whose plans have nodes lose their leases, and who judge them by what nodes told.
     # And virtual time, which no machine is too busy for.
-    judged = ("chaos/target.py:", "browser/world.py:", "support/virtual_cluster.py:")
+    judged = ("chaos/target.py:", "browser/world.py:", "support/virtual_cluster.py:", "integration/zones/")
     assert {each for each in direct if not each.startswith(judged)} == set(), "use tests.support.times.scaled"
 
 

@@ -34,6 +34,7 @@ from gateway.core.zones.stamps import Origin, Stamp
 from gateway.ports import TopicValue
 from gateway.ports.zone_links import ZoneConnection, ZoneLinkBroken
 from tests.support.raw_zone_peer import RawZonePeer, raw_zone_peer
+from tests.support.times import time_limit
 from tests.support.virtual_zones import VirtualZones, ZoneCluster, run_zones
 
 pytestmark = [pytest.mark.promise("P18"), pytest.mark.promise("P20")]
@@ -427,7 +428,7 @@ async def false_receiver(world: VirtualZones) -> tuple[ZoneCluster, FalseReceive
     await a.enter("z", seeds=())
     receiver = FalseReceiver(world, a)
     await receiver.begin()
-    async with asyncio.timeout(60):
+    async with time_limit(60):
         return a, receiver, await receiver.connections.get()
 
 

@@ -21,6 +21,7 @@ from gateway.ports.zone_links import NoZoneLink
 from tests.contract.zone_link_harness import PATIENT, Port, StreamZoneHarness, is_broken
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def place(port: Port) -> tuple[str, int]:
 
 
 async def hung_up(reader: asyncio.StreamReader) -> bool:
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         try:
             while await reader.read(1000):
                 pass
@@ -117,7 +118,7 @@ async def test_a_length_beyond_all_bounds_takes_no_memory(harness: StreamZoneHar
     port = await harness.port("b", trusts=False)
     _, writer = await asyncio.open_connection(*place(port), ssl=harness.tls("a").dialing())
     writer.write(struct.pack(">I", 2**32 - 1) + b"x" * 1000)
-    async with asyncio.timeout(PATIENT):
+    async with time_limit():
         connection = await port.accepted.get()
     assert await is_broken(connection)
     writer.close()
