@@ -220,6 +220,35 @@ export class Api {
     return this.ask("POST", `${queuePath(queue)}/${action}`, { body: { messages } });
   }
 
+  /** @param {{signal?: AbortSignal}} options */
+  zones(options) {
+    return this.ask("GET", "/v1/zones", options);
+  }
+
+  /** @param {{signal?: AbortSignal}} options */
+  zoneMembers(options) {
+    return this.ask("GET", "/v1/zone/members", options);
+  }
+
+  /** @param {{zone: string, urls: string[], secret?: string}} body */
+  joinZone(body) {
+    return this.ask("PUT", "/v1/zone", { body });
+  }
+
+  leaveZone() {
+    return this.ask("DELETE", "/v1/zone");
+  }
+
+  /** @param {{signal?: AbortSignal}} options */
+  joins(options) {
+    return this.ask("GET", "/v1/joins", options);
+  }
+
+  /** @param {string} name */
+  removeJoin(name) {
+    return this.ask("DELETE", `/v1/joins/${encodeURIComponent(name)}`);
+  }
+
   /** @param {object} revocation */
   revoke(revocation) {
     return this.ask("POST", "/v1/revocations", { body: revocation });

@@ -16,6 +16,7 @@ import { Queues } from "./views/queues.js";
 import { Revocations } from "./views/revocations.js";
 import { Sessions } from "./views/sessions.js";
 import { Topics } from "./views/topics.js";
+import { Zones } from "./views/zones.js";
 
 /** Where the token is kept for this tab, if the user wants that. */
 const STORED = "session-gateway-console:token";
@@ -45,6 +46,7 @@ const VIEWS = {
   revocations: { name: "Revocations", action: "revocations:read", make: (context) => new Revocations(context) },
   destinations: { name: "Destinations", action: "destinations:read", make: (context) => new Destinations(context) },
   queues: { name: "Queues", action: "queues:read", make: (context) => new Queues(context) },
+  zones: { name: "Zones", action: "zones:read", make: (context) => new Zones(context) },
 };
 
 const main = byId("main");
