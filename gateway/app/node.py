@@ -304,6 +304,7 @@ class Node:
         )
         self._membership.report_by(self._reports)
         self.zones = Zones(context, self.sessions, is_master=lambda: self._membership.is_master)
+        requests.durables.on_open = self.zones.interest.durables.hold
         self._takeovers, self._suspicion = self._make_takeovers(context)
         self._planned_stop = PlannedStop(
             context,

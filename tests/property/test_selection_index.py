@@ -45,6 +45,8 @@ class Index(RuleBasedStateMachine):
         self.index: SelectionIndex[int] = SelectionIndex(depth=depth)
         self.model: dict[int, Selections] = {}
         self.followed: frozenset[int] = frozenset()
+        self.watches = False
+        self.told = 0
 
     def teardown(self) -> None:
         for subscriber in list(self.model):
@@ -104,6 +106,21 @@ class Index(RuleBasedStateMachine):
             assert self.index.match(topic) == found
 
     @rule()
+    def watch(self) -> None:
+        self.index.watch_selected(self.hear)
+        self.watches, self.told = True, len(self.index.selected)
+
+    def hear(self) -> None:
+        """What is told is one selector more or less."""
+        assert abs(len(self.index.selected) - self.told) == 1
+        self.told = len(self.index.selected)
+
+    @rule()
+    def unwatch(self) -> None:
+        self.index.unwatch_selected()
+        self.watches = False
+
+    @rule()
     def tidy(self) -> None:
         self.index.tidy()
 
@@ -124,6 +141,14 @@ class Index(RuleBasedStateMachine):
         # Of entries with the same selector only the last counts.
         wanted = [Selections({entry.selector: entry for entry in each}.values()) for each in self.model.values()]
         assert self.index.interest == frozenset().union(*(each.partitions(self.depth) for each in wanted))
+
+    @invariant()
+    def knows_what_is_selected_while_it_is_watched(self) -> None:
+        if not hasattr(self, "model"):
+            return
+        last = [{entry.selector: entry.selects for entry in each} for each in self.model.values()]
+        selected = {selector for each in last for selector, selects in each.items() if selects}
+        assert self.index.selected == (selected if self.watches else set())
 
     @invariant()
     def remembers_no_answer_that_could_be_stale(self) -> None:

@@ -94,6 +94,7 @@ class Requests:
     Attributes:
         consumers: of the sessions held here.
         exchanges: questions and answers of these.
+        durables: what is asked of durable subscriptions.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Requests:
         self._history = HistoryReading(context, pages, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
         self._queueing = Queueing(context, store, sessions, authorisation, pages)
-        self._durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
+        self.durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
         self.consumers = self._queueing.consumers
         self.exchanges = Exchanges(context, store, sessions, authorisation)
         self._transacting = Transacting(context, store, self._publishing, self._queueing)
@@ -196,7 +197,7 @@ class Requests:
             case ReadHistory() as request:
                 await self._history.read(session, request)
             case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable() as request:
-                await self._durables.execute(session, request)
+                await self.durables.execute(session, request)
             case Send() | Settle() | Consume() | Cancel() | Declare():
                 await self._queueing.execute(session, run)
             case Begin() | Stage() | Commit() | Rollback() as request:

@@ -7,7 +7,7 @@ history is (ADR 0083). So no rung of the ladder has anything to do for them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from gateway.app.context import Context
@@ -72,6 +72,10 @@ STEPS_PER_PACKET: Final = 20
 DurableAsk: TypeAlias = OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable
 
 
+def _nobody(_selector: Selector) -> None:
+    """Nobody wants to be told."""
+
+
 class DurableSubscriptions:
     """Does what clients ask of durable subscriptions.
 
@@ -81,6 +85,9 @@ class DurableSubscriptions:
         pages: where the streams of partitions are.
         authorisation: judges which topics.
         turns: bounds what is done in one turn of the loop.
+
+    Attributes:
+        on_open: called with the selector of each one that is opened here.
     """
 
     def __init__(
@@ -95,6 +102,7 @@ class DurableSubscriptions:
         self._turns = turns
         self._depth = context.parameters.topic_depth
         self._bounds = bounds_of(RESERVED_LIMITS)
+        self.on_open: Callable[[Selector], None] = _nobody
 
     async def execute(self, session: Session, request: DurableAsk) -> None:
         """Execute a request, and answer it.
@@ -168,6 +176,7 @@ class DurableSubscriptions:
             result = await self._take_up(session, name, terms, start, take=request.take)
         match result:
             case Opened(position, created):
+                self.on_open(selector)
                 places = {int(each.partition("-")[0]): EventId(each) for each in position.split(",") if each}
                 queue = await self._declare(name, selector, position) if request.shared else None
                 return DurablePlace(positions=places, created=created, queue=queue)

@@ -1,17 +1,20 @@
 """Tells the grid what the sessions of this node select, while the cluster has links to others (003-09 to 003-13).
 
-Sessions whose window runs count, too: they are owed what they select. A change is gathered with those that follow it,
-and the difference to what was told before is written; while nothing changes, nothing is (P11).
+Sessions whose window runs count, too: they are owed what they select. So do durable subscriptions. A change is gathered
+with those that follow it, and the difference to what was told before is written; while nothing changes, nothing is
+(P11).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
+from gateway.app.zones.durable_interest import DurableInterest
 from gateway.app.zones.knowledge import GRID_RETRY, ZoneKnowledge
 from gateway.core.topics.selectors import Selector
 from gateway.core.types import GridGeneration
@@ -37,9 +40,15 @@ class InterestWriter:
         context: of the node.
         sessions: held here.
         knowledge: whether the cluster has links.
+        is_master: tells whether this node is the master.
+
+    Attributes:
+        durables: what durable subscriptions select.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, knowledge: ZoneKnowledge) -> None:
+    def __init__(
+        self, context: Context, sessions: Sessions, knowledge: ZoneKnowledge, *, is_master: Callable[[], bool]
+    ) -> None:
         self._me = context.me
         self._grid = context.grid
         self._clock = context.clock
@@ -51,6 +60,7 @@ class InterestWriter:
         self._busy = False
         self._told: AbstractSet[Selector] = frozenset()
         self._told_in = NO_GENERATION
+        self.durables = DurableInterest(context, knowledge, is_master=is_master, on_change=self._changed.set)
         knowledge.on_change(self._look)
 
     async def run(self) -> None:
@@ -106,10 +116,12 @@ class InterestWriter:
 
     async def _union(self) -> frozenset[Selector]:
         """Find what is selected, as few selectors as others are told. Of many that takes a thread of its own."""
-        selected = self._delivery.selected
+        if not self._watches:
+            return frozenset()
+        selected = (*self._delivery.selected, *self.durables.selectors)
         if not selected:
             return frozenset()
-        return await asyncio.to_thread(compact, tuple(selected))
+        return await asyncio.to_thread(compact, selected)
 
     async def _tell(self, wanted: frozenset[Selector]) -> None:
         generation = self._grid.generation

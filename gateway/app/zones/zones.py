@@ -28,7 +28,7 @@ class Zones:
     def __init__(self, context: Context, sessions: Sessions, *, is_master: Callable[[], bool]) -> None:
         self._background = context.background
         self.knowledge = ZoneKnowledge(context)
-        self.interest = InterestWriter(context, sessions, self.knowledge)
+        self.interest = InterestWriter(context, sessions, self.knowledge, is_master=is_master)
         self._own_member = OwnMember(context, self.knowledge, is_master=is_master)
         context.metrics.watch(catalogue.ZONE_MEMBERS, self._members)
         context.metrics.watch(catalogue.ZONE_JOINS, lambda: len(self.knowledge.table.joins))
@@ -39,6 +39,7 @@ class Zones:
         self._background.forever(self.knowledge.follow, "zones")
         self._background.forever(self.knowledge.follow_interest, "zone-interest")
         self._background.forever(self.interest.run, "interest")
+        self._background.forever(self.interest.durables.run, "durable-interest")
         self._background.forever(self._own_member.run, "own-member")
 
     def _members(self) -> float:
