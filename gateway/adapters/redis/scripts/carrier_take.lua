@@ -22,7 +22,12 @@ for at = 6, #ARGV do
   wanted[ARGV[at]] = true
   count = count + 1
 end
-local rows = redis.call('HGETALL', KEYS[2])
+local rows = redis.pcall('HGETALL', KEYS[2])
+if rows.err then
+  -- What is there in its place cannot have come from the gateway.
+  redis.call('DEL', KEYS[2])
+  rows = {}
+end
 for at = 1, #rows, 2 do
   local node, term, ends = string.match(rows[at + 1], '^(%S+) (%d+) (%d+)$')
   if node and tonumber(ends) > now then

@@ -16,6 +16,16 @@ local function read_origins(stored)
   return {mark = place and mark or '', place = place, time = tonumber(time), cluster = cluster, seen = seen or ''}
 end
 
+-- Reads what is remembered of topics. What another program has put in the place of the hash is deleted.
+local function read_all(origins, topics)
+  local found = redis.pcall('HMGET', origins, unpack(topics))
+  if found.err then
+    redis.call('DEL', origins)
+    found = redis.call('HMGET', origins, unpack(topics))
+  end
+  return found
+end
+
 -- Tells whether a place is before another one.
 local function is_before(place, other)
   local generation, sequence = string.match(place, '^(%d+)-(%d+)$')

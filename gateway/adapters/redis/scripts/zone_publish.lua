@@ -47,7 +47,7 @@ local asked = {''}
 for number = 1, count do
   asked[number + 1] = ARGV[first + 10 * (number - 1)]
 end
-local remembered = redis.call('HMGET', origins, unpack(asked))
+local remembered = read_all(origins, asked)
 asked[1], asked[count + 2] = nil, ''
 local stored = redis.call('HMGET', values, unpack(asked, 2, count + 2))
 

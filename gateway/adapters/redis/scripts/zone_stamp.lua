@@ -19,7 +19,7 @@ for at = 3, #ARGV, 3 do
   local topic, version, place = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local origins = known[topic]
   if not origins then
-    origins = read_origins(redis.call('HGET', KEYS[2], topic))
+    origins = read_origins(read_all(KEYS[2], {topic})[1])
     known[topic] = origins
   end
   if not origins.place or is_before(origins.place, place) then
