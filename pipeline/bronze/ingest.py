@@ -6,6 +6,7 @@ its commits and its files are one. A checkpoint that says anything else is dropp
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import time
@@ -26,7 +27,7 @@ from pipeline.bronze.log import Batch, Commit, CommitLog, Counts, StagedFile, ga
 from pipeline.bronze.staging import PARQUET, REJECTED_FILE, Plan, staging_task
 from pipeline.errors import PipelineError
 from pipeline.progress import Tell
-from pipeline.source.datasource import NAME, JournalSource, commit, source_options
+from pipeline.source.datasource import NAME, EntryRange, JournalSource, commit, read_range, source_options
 from pipeline.source.journal import Journal, JournalPlace
 from pipeline.source.offsets import Position, Positions, positions_of, refuse_gaps, skip_gap, what_is_gone
 from pipeline.source.records import NO_LINE
@@ -93,8 +94,8 @@ def ingest(
         def start() -> StreamingQuery:
             if _prepare_checkpoint(checkpoint, log.newest().positions):
                 tell("the checkpoint of the last run says something else than bronze does; going on from bronze")
-            lines = _lines(spark, options, log.newest()).writeStream.option("checkpointLocation", address(checkpoint))
-            return lines.foreachBatch(_taker(options, layout, log, tell)).trigger(**trigger(options.every)).start()
+            ranges = _ranges(spark, options, log.newest()).writeStream.option("checkpointLocation", address(checkpoint))
+            return ranges.foreachBatch(_taker(options, layout, log, tell)).trigger(**trigger(options.every)).start()
 
         run_query(start, tell, wanted, lambda: log.newest().sequence)
         end = log.newest()
@@ -180,8 +181,8 @@ def _offset_in(checkpoint: Path) -> Mapping[int, Position] | None:
         return None
 
 
-def _lines(spark: SparkSession, options: IngestOptions, begin: Commit) -> DataFrame:
-    """The journal as a stream, from where bronze ends."""
+def _ranges(spark: SparkSession, options: IngestOptions, begin: Commit) -> DataFrame:
+    """The ranges of the journal as a stream, from where bronze ends."""
     spark.dataSource.register(JournalSource)
     source = source_options(
         options.place,
@@ -193,6 +194,10 @@ def _lines(spark: SparkSession, options: IngestOptions, begin: Commit) -> DataFr
     return spark.readStream.format(NAME).options(**source).load()
 
 
+def _lines_in(place: JournalPlace, row: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+    return read_range(place, EntryRange.of(row))
+
+
 def _taker(options: IngestOptions, layout: Layout, log: CommitLog, tell: Tell) -> Callable[[DataFrame, int], None]:
     """Make the function that takes in a micro-batch."""
 
@@ -201,7 +206,8 @@ def _taker(options: IngestOptions, layout: Layout, log: CommitLog, tell: Tell) -
         with Journal(options.place) as journal:
             journal.claim(reader_of(log.newest().lake))
         plan = plan_next(layout, log, past=options.past, future=options.future)
-        told = batch.mapInArrow(staging_task(plan, write_batch), "told string").collect()
+        task = staging_task(plan, functools.partial(_lines_in, options.place), write_batch)
+        told = batch.mapInArrow(task, "told string").collect()
         gathered = gather(read_batch(row["told"]) for row in told)
         if gathered.positions:
             tell(describe(log.append(gathered)))

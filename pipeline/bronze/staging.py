@@ -316,12 +316,19 @@ def stage(batches: Iterable[pa.RecordBatch], plan: Plan) -> Batch:
 
 
 def staging_task(
-    plan: Plan, write: Callable[[Batch], str]
+    plan: Plan, read: Callable[[Mapping[str, Any]], Iterable[pa.RecordBatch]], write: Callable[[Batch], str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Make the function that Spark runs on each partition: one row comes out, what ``stage`` tells."""
+    """Make the function that Spark runs on each partition: one row comes out, what ``stage`` tells.
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = write(stage(batches, plan))
+    Args:
+        plan: what to do.
+        read: reads the lines of a range, given its row.
+        write: writes what is told.
+    """
+
+    def task(ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        lines = (lines for batch in ranges for row in batch.to_pylist() for lines in read(row))
+        told = write(stage(lines, plan))
         yield pa.RecordBatch.from_arrays([pa.array([told])], names=["told"])
 
     return task

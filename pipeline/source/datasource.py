@@ -1,8 +1,11 @@
-"""The Data Source ``gateway_journal`` for Spark, batch and streaming.
+"""The Data Source ``gateway_journal`` for Spark, streaming: which entries there are to read, and ``read_range``.
+
+A micro-batch is a list of ranges, a row and a partition for each stream, and not the entries themselves: whoever works
+on them reads them in its own task, so that no event goes through the JVM (ADR 0130).
 
 ```python
 spark.dataSource.register(JournalSource)
-spark.readStream.format("gateway_journal").options(**source_options(place, batch_entries=2_000, ...)).load()
+ranges = spark.readStream.format("gateway_journal").options(**source_options(place, batch_entries=2_000, ...)).load()
 ```
 """
 
@@ -11,15 +14,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from pipeline.columns import arrow_schema
 from pipeline.errors import NotReady, PipelineError
-from pipeline.source.journal import Journal, JournalPlace
+from pipeline.source.journal import PAGE_ENTRIES, Journal, JournalPlace
 from pipeline.source.offsets import (
     ACCEPT_LOSS,
     START,
@@ -29,17 +33,32 @@ from pipeline.source.offsets import (
     cap,
     next_end,
     offset_of,
+    position_of,
     positions_of,
     refuse_gaps,
     trim_before,
     what_is_gone,
 )
-from pipeline.source.records import JOURNAL, rows_of, table_of
+from pipeline.source.parsing import Entry, lines_of
 
 NAME: Final = "gateway_journal"
 
-BATCH_ROWS: Final = 5_000
-"""Rows that are handed to Spark at once: enough for columns to pay, and some megabytes at most."""
+RANGES: Final = StructType(
+    [
+        StructField("stream", IntegerType(), nullable=False),
+        StructField("after", StringType(), nullable=False),
+        StructField("until", StringType(), nullable=False),
+    ]
+)
+"""What the Data Source gives: a row for each stream in which there is something to read, see ``EntryRange``."""
+
+BATCH_BYTES: Final = 4 << 20
+"""Of lines that are made columns at once: some ten thousand, enough for columns to pay."""
+
+_MOST_PAGE_ENTRIES: Final = 2_000
+"""Entries that are read at once where they turn out to be small, so that reading them takes few questions."""
+
+_RANGES: Final = arrow_schema(RANGES)
 
 _OPTIONS: Final = ("gridUrl", "prefix", "timeout", "batchEntries", "trimLag", "reader", "start")
 
@@ -53,8 +72,8 @@ def source_options(
         place: where the journal is. Spark hides options that have ``url`` in their name wherever it shows a plan.
         batch_entries: entries of one stream that are read in one micro-batch.
         trim_lag: entries to keep in each stream behind what is committed.
-        reader: under which name to commit; empty to commit nothing, as a batch query does.
-        start: where a stream without a checkpoint begins, and a batch query.
+        reader: under which name to commit; empty to commit nothing.
+        start: where a stream without a checkpoint begins.
     """
     return {
         "gridUrl": place.grid,
@@ -104,6 +123,15 @@ class EntryRange(InputPartition):
     after: Position
     until: Position
 
+    def row(self) -> dict[str, Any]:
+        """Write it as a row of RANGES."""
+        return {"stream": self.stream, "after": str(self.after), "until": str(self.until)}
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Self:
+        """Read what ``row`` wrote."""
+        return cls(row["stream"], position_of(row["after"]), position_of(row["until"]))
+
 
 class JournalSource(DataSource):
     """See the module."""
@@ -114,12 +142,8 @@ class JournalSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """A row for each line of the journal."""
-        return JOURNAL
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is only one
-        """For batch queries: all that the journal holds now."""
-        return _Batch(_read_options(self.options))
+        """A row for each stream in which there is something to read."""
+        return RANGES
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """For streaming queries."""
@@ -132,50 +156,39 @@ def ranges(start: Positions, end: Positions) -> list[EntryRange]:
 
 
 def read_range(place: JournalPlace, part: EntryRange) -> Iterator[pa.RecordBatch]:
-    """Read the entries of a partition.
+    """Read the entries of a range.
+
+    Yields:
+        The lines of some entries, with the columns of ``records.ARROW``.
 
     Raises:
         NotReady: some of them are gone.
         PipelineError: the grid cannot be reached.
     """
-    rows: list[dict[str, Any]] = []
-    after = part.after.entry
+    waiting: list[Entry] = []
+    size, count, after = 0, PAGE_ENTRIES, part.after.entry
     with Journal(place) as journal:
         while True:
-            state, page = journal.page(part.stream, after, part.until.entry)
+            state, page = journal.page(part.stream, after, part.until.entry, count)
             # Before the first page of a stream that was never read, whatever is gone was never promised.
             known = part.after.incarnation or after != part.after.entry
             position = Position(part.until.incarnation if known else "", after)
             if (gone := what_is_gone(position, state)) is not None or state.incarnation != part.until.incarnation:
                 gone = gone or "was emptied while it was read"
                 raise NotReady(f"stream {part.stream} of the journal {gone}; {ACCEPT_LOSS}")
-            for entry, fields in page:
-                rows += rows_of(entry, fields)
-                if len(rows) >= BATCH_ROWS:
-                    yield table_of(rows, part.stream, part.until.incarnation)
-                    rows = []
             if not page:
                 break
             after = page[-1][0]
-    if rows:
-        yield table_of(rows, part.stream, part.until.incarnation)
-
-
-class _Batch(DataSourceReader):
-    """Reads what the journal holds now."""
-
-    def __init__(self, options: _Options) -> None:
-        self._options = options
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """See the base class."""
-        with Journal(self._options.place) as journal:
-            return ranges(self._options.start, _plan(journal, self._options.start, None))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """See the base class."""
-        assert isinstance(partition, EntryRange)  # noqa: S101 - one of ours
-        return read_range(self._options.place, partition)
+            sizes = [sum(map(len, fields.values())) for _, fields in page]
+            for each, bytes_ in zip(page, sizes, strict=True):
+                waiting.append(each)
+                size += bytes_
+                if size >= BATCH_BYTES:
+                    yield lines_of(waiting, part.stream, part.until.incarnation)
+                    waiting, size = [], 0
+            count = min(2 * count, _MOST_PAGE_ENTRIES) if sum(sizes) < BATCH_BYTES // 4 else PAGE_ENTRIES
+    if waiting:
+        yield lines_of(waiting, part.stream, part.until.incarnation)
 
 
 def _plan(journal: Journal, start: Positions, limit: int | None) -> dict[int, Position]:
@@ -244,9 +257,9 @@ class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ranges(positions_of(start), positions_of(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one of them."""
+        """Tell which one it is."""
         assert isinstance(partition, EntryRange)  # noqa: S101 - one of ours
-        return read_range(self._options.place, partition)
+        yield pa.RecordBatch.from_pylist([partition.row()], schema=_RANGES)
 
     def commit(self, end: dict[str, str]) -> None:
         """Trim what is in bronze, with a lag; the only place where anything is trimmed."""

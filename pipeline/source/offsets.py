@@ -74,6 +74,18 @@ def offset_of(positions: Positions) -> dict[str, str]:
     return {str(stream): str(positions[stream]) for stream in sorted(positions)}
 
 
+def position_of(text: str) -> Position:
+    """Read a position as ``str`` writes it.
+
+    Raises:
+        PipelineError: it is something else.
+    """
+    incarnation, colon, entry = text.rpartition(":")
+    if not colon:
+        raise PipelineError(f"{text[:80]!r} is no position in a stream")
+    return Position(incarnation, read_entry_id(entry))
+
+
 def positions_of(offset: Mapping[str, str]) -> dict[int, Position]:
     """Read what ``offset_of`` wrote; streams that it does not name are at their beginning.
 
@@ -82,10 +94,9 @@ def positions_of(offset: Mapping[str, str]) -> dict[int, Position]:
     """
     result = dict(START)
     for stream, text in offset.items():
-        incarnation, colon, entry = str(text).rpartition(":")
-        if not colon or not stream.isdecimal() or int(stream) not in result:
+        if ":" not in str(text) or not stream.isdecimal() or int(stream) not in result:
             raise PipelineError(f"the offset of stream {stream[:20]!r} is not one of this pipeline: {str(text)[:80]!r}")
-        result[int(stream)] = Position(incarnation, read_entry_id(entry))
+        result[int(stream)] = position_of(str(text))
     return result
 
 

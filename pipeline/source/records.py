@@ -25,7 +25,7 @@ JOURNAL: Final = StructType(
         StructField("text", BinaryType()),
     ]
 )
-"""What the Data Source gives: a line of the journal. ``journal`` is the incarnation of the stream, ``number`` that of
+"""What is read of the journal: a line of it. ``journal`` is the incarnation of the stream, ``number`` that of
 the event among those of its node's incarnation. A line that is no event has its ``text`` and the reason in
 ``rejection``, and of the other columns only its place."""
 
@@ -48,6 +48,9 @@ MOST_OF: Final[Mapping[str, int]] = {"cpu_ms": 1 << 25, "deliveries": 1 << 28, "
 """Tighter ones, of what a node measures in about a minute: nine hours of CPU, and 268 million updates, 20 times what
 a core delivers; and none is below 0. CPU time in microseconds times deliveries, of which costs are made, is below
 2^63."""
+
+LONGEST_ID: Final = 200
+"""Characters; those of the gateway have some forty."""
 
 _INSTANTS: Final = tuple(name for name, each in FIELDS.items() if each.kind is FieldKind.INSTANT)
 _NUMBERS: Final = frozenset(name for name, each in FIELDS.items() if each.kind is FieldKind.NUMBER)
@@ -113,13 +116,9 @@ def _impossible(record: Record) -> str | None:
             return f"{name!r} is a number that cannot be"
     if record.get("session") == "":
         return "'session' is empty"
-    if record["id"].isascii() and len(record["id"]) <= _LONGEST_ID:
+    if record["id"].isascii() and len(record["id"]) <= LONGEST_ID:
         return None
-    return f"'id' is longer than {_LONGEST_ID} characters, or not of ASCII"
-
-
-_LONGEST_ID: Final = 200
-"""Characters; those of the gateway have some forty."""
+    return f"'id' is longer than {LONGEST_ID} characters, or not of ASCII"
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], stream: int, journal: str) -> pa.RecordBatch:

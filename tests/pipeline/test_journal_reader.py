@@ -16,10 +16,9 @@ from redis.exceptions import ResponseError
 from gateway.adapters.redis.keys import Keys
 from gateway.core.journal import JOURNAL_PARTITIONS
 from pipeline.errors import NotReady, PipelineError
-from pipeline.source.datasource import EntryRange, JournalSource, commit, ranges, read_range, source_options
+from pipeline.source.datasource import RANGES, EntryRange, JournalSource, commit, ranges, read_range, source_options
 from pipeline.source.journal import Journal, JournalPlace, state_key, stream_key
 from pipeline.source.offsets import START, EntryId, Position, StreamState, positions_of
-from pipeline.source.records import JOURNAL
 from tests.pipeline.feeding import Feeder, ids
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_sentinel import RedisSentinels
@@ -74,14 +73,14 @@ def test_the_keys_are_those_of_the_gateway() -> None:
 
 
 def test_an_empty_grid_has_nothing_to_read(place: JournalPlace) -> None:
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
 
     assert stream.latestOffset(stream.initialOffset(), ReadAllAvailable()) == stream.initialOffset()
 
 
 def test_everything_is_read_once_in_bounded_steps(place: JournalPlace, feeder: Feeder) -> None:
     records = feeder.feed(1500)
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
     found: list[str] = []
     offset, steps = stream.initialOffset(), 0
     while (end := stream.latestOffset(offset, stream.getDefaultReadLimit())) != offset:
@@ -97,7 +96,7 @@ def test_everything_is_read_once_in_bounded_steps(place: JournalPlace, feeder: F
 
 def test_a_range_can_be_read_again(place: JournalPlace, feeder: Feeder) -> None:
     feeder.feed(300)
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
     end = stream.latestOffset(stream.initialOffset(), ReadMaxRows(3))
     parts = ranges(START, positions_of(end))
     first = read(place, parts)
@@ -109,7 +108,7 @@ def test_a_range_can_be_read_again(place: JournalPlace, feeder: Feeder) -> None:
 
 def test_a_query_that_ends_does_not_run_after_what_comes_later(place: JournalPlace, feeder: Feeder) -> None:
     first = feeder.feed(100)
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
     stream.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
     feeder.feed(100)
 
@@ -120,20 +119,11 @@ def test_a_query_that_ends_does_not_run_after_what_comes_later(place: JournalPla
     stream.stop()
 
 
-def test_a_batch_query_reads_what_there_is(place: JournalPlace, feeder: Feeder) -> None:
-    records = feeder.feed(100)
-    reader = source(place, reader="").reader(JOURNAL)
-
-    found = read(place, [part for part in reader.partitions() if isinstance(part, EntryRange)])
-
-    assert sorted(found) == sorted(ids(records))
-
-
 def test_only_the_commit_trims_and_leaves_the_lag(place: JournalPlace, feeder: Feeder, journal: Journal) -> None:
     feeder._batch = 1
     feeder.feed(4000, sessions=1)
     (used,) = [stream for stream, state in journal.states().items() if state.incarnation]
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
     end = stream.latestOffset(stream.initialOffset(), ReadMaxRows(3000))
     read(place, ranges(START, positions_of(end)))
     assert journal.state(used).first == EntryId(1, 0)
@@ -197,7 +187,7 @@ def test_a_commit_does_not_touch_another_incarnation(place: JournalPlace, feeder
 def test_what_the_cap_cut_unread_is_refused(place: JournalPlace, feeder: Feeder) -> None:
     capped = Feeder(feeder.client, place.prefix, batch=1, length=10)
     capped.feed(5, sessions=1)
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
     begin = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     capped.feed(3, sessions=1)
     end = stream.latestOffset(begin, ReadAllAvailable())
@@ -213,7 +203,7 @@ def test_what_the_cap_cut_unread_is_refused(place: JournalPlace, feeder: Feeder)
 def test_what_was_cut_before_anybody_read_is_no_gap(place: JournalPlace, feeder: Feeder) -> None:
     capped = Feeder(feeder.client, place.prefix, batch=1, length=10)
     records = capped.feed(30, sessions=1)
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
 
     end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
 
@@ -223,7 +213,7 @@ def test_what_was_cut_before_anybody_read_is_no_gap(place: JournalPlace, feeder:
 
 def test_an_emptied_grid_is_refused(place: JournalPlace, feeder: Feeder) -> None:
     feeder.feed(50)
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
     begin = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
     feeder.client.flushdb()
 
@@ -248,7 +238,7 @@ def test_a_grid_that_is_not_there_is_told_without_its_password(monkeypatch: pyte
 
 
 def test_a_limit_of_another_kind_is_refused(place: JournalPlace) -> None:
-    stream = source(place).streamReader(JOURNAL)
+    stream = source(place).streamReader(RANGES)
 
     with pytest.raises(PipelineError, match="ReadMaxBytes"):
         stream.latestOffset(stream.initialOffset(), ReadMaxBytes(1))
@@ -257,7 +247,7 @@ def test_a_limit_of_another_kind_is_refused(place: JournalPlace) -> None:
 
 def test_missing_options_are_named() -> None:
     with pytest.raises(PipelineError, match="needs the options gridUrl"):
-        JournalSource({}).reader(JOURNAL)
+        JournalSource({}).streamReader(RANGES)
 
 
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])

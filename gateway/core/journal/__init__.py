@@ -9,6 +9,7 @@ It holds no token, no secret and no value of a topic or a property (P8).
 
 from gateway.core.journal.encoding import (
     JOURNAL_PARTITIONS,
+    REQUIRED,
     VERSION,
     BadRecord,
     Record,
@@ -28,6 +29,7 @@ __all__ = [
     "EVENT_TYPES",
     "FIELDS",
     "JOURNAL_PARTITIONS",
+    "REQUIRED",
     "VERSION",
     "BadRecord",
     "EventType",

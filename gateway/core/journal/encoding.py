@@ -21,7 +21,7 @@ is removed, so that whoever reads a newer journal than he knows misses what was 
 Record: TypeAlias = dict[str, Any]
 """An event as it is written: the fields that it has, by name."""
 
-_REQUIRED: Final = ("version", "id", "type", "at", "node", "incarnation", "release")
+REQUIRED: Final = ("version", "id", "type", "at", "node", "incarnation", "release")
 """Without these a line is no record."""
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -117,7 +117,7 @@ def _read(line: bytes) -> Record:
         raise BadRecord(f"not JSON: {error}") from None
     if not isinstance(found, dict):
         raise BadRecord(f"not a JSON object but a {type(found).__name__}")
-    for name in _REQUIRED:
+    for name in REQUIRED:
         if found.get(name) is None:
             raise BadRecord(f"there is no {name!r}")
     for name, value in found.items():
@@ -143,7 +143,7 @@ def is_of_kind(value: object, declared: Field) -> bool:
             return isinstance(value, int) and not isinstance(value, bool) and value in _INT64
 
 
-if foreign := set(_REQUIRED) - {each.name for each in ENVELOPE}:
+if foreign := set(REQUIRED) - {each.name for each in ENVELOPE}:
     raise AssertionError(f"required, but not part of the envelope: {sorted(foreign)}")
 
 
