@@ -23,10 +23,6 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 SETTINGS: Final[Mapping[str, str]] = {
     # Times are of UTC everywhere, whatever the zone of the machine.
     "spark.sql.session.timeZone": "UTC",
-    # State of streams in RocksDB: transformWithState needs it, and it does not live in the heap.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
     # Rows go to Python and back in columns.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # A journal of any size is small beside what Spark's 200 partitions are meant for; adaptive execution joins those

@@ -6,6 +6,7 @@ files, which would read again what compaction has put together.
 ```python
 events = read_bronze(spark, lake)       # DataFrame with the columns of BRONZE
 events = follow_bronze(spark, lake)     # the same, streaming
+files = follow_files(spark, lake)       # streaming, too: only which files there are, for tasks that read them
 ```
 """
 
@@ -25,9 +26,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from gateway.core.journal import FIELDS, Field, FieldKind, is_of_kind
+from gateway.core.journal import FIELDS, JOURNAL_PARTITIONS, Field, FieldKind, is_of_kind
 from pipeline.bronze.layout import Layout, bronze_of, no_events
 from pipeline.bronze.log import Commit, CommitLog
 from pipeline.columns import arrow_schema
@@ -36,6 +37,19 @@ from pipeline.schemas import BRONZE, bronze_schema
 from pipeline.spark import address
 
 NAME: Final = "gateway_bronze"
+
+FILES_NAME: Final = "gateway_bronze_files"
+
+FILES: Final = StructType(
+    [
+        StructField("stream", IntegerType(), nullable=False),
+        StructField("path", StringType()),
+        StructField("batch", LongType()),
+    ]
+)
+"""A row for each file of events that commits brought in: whose events it holds, where it is below the root of bronze,
+and with which commit it came. Each stream of the journal is a partition, and has a row without a file if there is none:
+what goes on with time goes on in all of them."""
 
 COMMITS_AT_ONCE: Final = 64
 """Commits in one micro-batch at most, unless told otherwise."""
@@ -91,6 +105,18 @@ def follow_bronze(spark: SparkSession, lake: Path, *, commits: int = COMMITS_AT_
     """
     spark.dataSource.register(BronzeSource)
     return spark.readStream.format(NAME).options(root=str(bronze_of(lake).root), commits=str(commits)).load()
+
+
+def follow_files(spark: SparkSession, lake: Path, *, commits: int = COMMITS_AT_ONCE) -> DataFrame:
+    """Read which files there are as a stream, with the columns of FILES; ``read_columns`` reads one.
+
+    Args:
+        spark: to read in.
+        lake: the folder of all tables.
+        commits: commits in one micro-batch at most.
+    """
+    spark.dataSource.register(BronzeFilesSource)
+    return spark.readStream.format(FILES_NAME).options(root=str(bronze_of(lake).root), commits=str(commits)).load()
 
 
 def look_for_commits(lake: Path, *, waits: bool) -> None:
@@ -242,6 +268,58 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._log.published()
 
 
+class BronzeFilesSource(DataSource):
+    """See ``follow_files``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FILES_NAME
+
+    def schema(self) -> StructType:
+        """Which files there are."""
+        return FILES
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+        """For streaming queries."""
+        return BronzeFilesStream(Path(self.options["root"]), int(self.options["commits"]))
+
+
+@dataclass(frozen=True, eq=False)
+class FilesOfStream(InputPartition):
+    """The files that some commits brought in of a stream of the journal.
+
+    Attributes:
+        stream: which.
+        files: path below the root, and number of the commit.
+    """
+
+    stream: int
+    files: tuple[tuple[str, int], ...]
+
+
+class BronzeFilesStream(BronzeStream):
+    """Tells commit by commit which files there are; see ``BronzeStream``."""
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """One for each stream of the journal.
+
+        Raises:
+            NotReady: commits that were not read yet are not in the log any more.
+        """
+        files: dict[int, list[tuple[str, int]]] = {stream: [] for stream in range(JOURNAL_PARTITIONS)}
+        for each in super().partitions(start, end):
+            assert isinstance(each, CommittedFile)  # noqa: S101 - one of ours
+            files[each.stream].append((each.path, each.batch))
+        return [FilesOfStream(stream, tuple(found)) for stream, found in files.items()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Tell which files those are."""
+        assert isinstance(partition, FilesOfStream)  # noqa: S101 - one of ours
+        rows = [{"stream": partition.stream, "path": path, "batch": batch} for path, batch in partition.files]
+        yield pa.RecordBatch.from_pylist(rows or [{"stream": partition.stream}], schema=arrow_schema(FILES))
+
+
 def _events_of(commit: Commit) -> list[Any]:
     return [each for each in commit.files if not each.path.startswith("_")]
 
@@ -252,42 +330,70 @@ def read_file(part: CommittedFile) -> Iterator[pa.RecordBatch]:
     Raises:
         NotReady: retention has removed it.
     """
+    for table in read_columns(part, _ARROW.names):
+        yield from table.to_batches()
+
+
+def read_columns(part: CommittedFile, names: Sequence[str], wanted: pc.Expression | None = None) -> Iterator[pa.Table]:
+    """Read some columns of what a commit brought into one file, or of its rows in what compaction has made of it.
+
+    Args:
+        part: which file.
+        names: of the columns, as BRONZE has them.
+        wanted: which rows.
+
+    Raises:
+        NotReady: retention has removed it.
+    """
     file = Path(part.root) / part.path
-    own = (pc.field("batch") == part.batch) & (pc.field("stream") == part.stream)
     try:
-        table = pq.read_table(file, partitioning=None)
+        yield shaped(_rows(file, names, wanted), file.parent, names)
     except FileNotFoundError:
         together = sorted(file.parent.glob("compacted-*.parquet"))
         if not together:
             raise NotReady(
                 f"{file} was removed by retention before it was read; compute the tables with `pipeline backfill`"
             ) from None
-        tables = [pq.read_table(each, filters=own, partitioning=None) for each in together]
-        table = pa.concat_tables(tables, promote_options="default")
-    yield from shaped(table, file.parent).to_batches()
+        own = (pc.field("batch") == part.batch) & (pc.field("stream") == part.stream)
+        for each in together:
+            yield shaped(_rows(each, names, own if wanted is None else own & wanted), file.parent, names)
 
 
-def shaped(table: pa.Table, folder: Path) -> pa.Table:
-    """Give a table the columns of bronze: missing ones are null, date and hour are those of its folder."""
+def _rows(file: Path, names: Sequence[str], wanted: pc.Expression | None) -> pa.Table:
+    """Read columns of a file, those that it has; what ``other`` keeps may be one that it has not."""
+    known = set(pq.read_schema(file).names)
+    return pq.read_table(file, columns=list(known & {*names, "other"}), filters=wanted, partitioning=None)
+
+
+def shaped(table: pa.Table, folder: Path, names: Sequence[str] = _ARROW.names) -> pa.Table:
+    """Give a table columns of bronze: missing ones are null, date and hour are those of its folder.
+
+    Args:
+        table: as it stands in a file.
+        folder: of the file.
+        names: of the columns.
+    """
     day = date.fromisoformat(folder.parent.name.removeprefix("date="))
     constants = {"date": day, "hour": int(folder.name.removeprefix("hour="))}
     columns: list[Any] = []
-    for each in _ARROW:
+    schema = pa.schema([_ARROW.field(name) for name in names])
+    for each in schema:
         if each.name in constants:
             columns.append(pa.repeat(pa.scalar(constants[each.name], each.type), len(table)))
         elif each.name in table.column_names:
             columns.append(table.column(each.name).cast(each.type))
         else:
             columns.append(pa.nulls(len(table), each.type))
-    found = pa.Table.from_arrays(columns, schema=_ARROW)
-    return _with_recovered(found) if found.column("other").null_count < len(found) else found
+    found = pa.Table.from_arrays(columns, schema=schema)
+    others = table.column("other") if "other" in table.column_names else None
+    return found if others is None or others.null_count == len(others) else _with_recovered(found, others)
 
 
-def _with_recovered(table: pa.Table) -> pa.Table:
+def _with_recovered(table: pa.Table, kept_in: Any) -> pa.Table:
     """Fill fields that came with a later version from ``other``, as ``_recovered`` does for Spark."""
-    others = [orjson.loads(each) if each else {} for each in table.column("other").to_pylist()]
+    others = [orjson.loads(each) if each else {} for each in kept_in.to_pylist()]
     for added in FIELDS.values():
-        if added.since > 1 and any(added.name in each for each in others):
+        if added.since > 1 and added.name in table.column_names and any(added.name in each for each in others):
             kept = (each.get(added.name) for each in others)
             place, field = table.schema.get_field_index(added.name), table.schema.field(added.name)
             values = pa.array([each if is_of_kind(each, added) else None for each in kept], field.type)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from pipeline.bronze.source import look_for_commits
@@ -11,9 +13,13 @@ from pipeline.cli.signals import until_signalled
 from pipeline.configuration import Configuration
 from pipeline.sessions.jobs import SessionsOptions, stream_sessions
 
+MERGE_PARTITIONS: Final = 16
+"""Into how many parts a merge is shuffled: of how many rows is not known when the job begins, and Spark joins those
+that are too small."""
+
 
 @click.command()
-@configured(*SPARK, "watermark_delay", "batch_commits", "state_partitions", "follow_every", "merge_every")
+@configured(*SPARK, "watermark_delay", "batch_commits", "follow_every", "merge_every")
 @click.option("--follow", is_flag=True, help="Go on until SIGTERM or Ctrl-C, instead of ending when all is read.")
 def sessions(*, configuration: Configuration, follow: bool) -> None:
     """Bring what is new in bronze into the table of sessions: one row each, with its timeline.
@@ -29,7 +35,7 @@ def sessions(*, configuration: Configuration, follow: bool) -> None:
         fresh=configuration.merge_every,
     )
     look_for_commits(options.lake, waits=follow)
-    partitions = {"spark.sql.shuffle.partitions": str(configuration.state_partitions)}
+    partitions = {"spark.sql.shuffle.partitions": str(MERGE_PARTITIONS)}
     teller = Teller()
     with (
         until_signalled() as stopping,

@@ -177,13 +177,6 @@ class SilverSettings:
         "How many commits of bronze are read at a time, at most.",
         reason="Half an hour of `pipeline ingest --follow`, which a crash repeats.",
     )
-    state_partitions: int = setting(
-        Whole("partitions", 1, 10_000),
-        16,
-        "In how many parts the stream keeps what it knows of sessions. It is fixed by the first run; to change it, "
-        "remove the checkpoint and run `pipeline sessions` again.",
-        reason="Each costs every batch some hundredths of a second; more pay on clusters.",
-    )
     merge_every: float = setting(
         Seconds(1, 86_400),
         60.0,

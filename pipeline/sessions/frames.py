@@ -21,9 +21,6 @@ from pipeline.sessions.tell import tell
 ROWS_AT_A_TIME: Final = 2_000
 """Rows of silver that a task hands to Spark at once: some megabytes."""
 
-NODES: Final = ""
-"""The key that stands for no session: under it the events of nodes pass a stream, which tell how far time has come."""
-
 
 def _fact_columns() -> list[Column]:
     columns = []
@@ -42,27 +39,6 @@ def facts_of(bronze: DataFrame) -> DataFrame:
     """Choose what silver is made of: the columns are ``session`` and those of ``Fact``, instants in microseconds."""
     told = bronze.where(sf.col("session").isNotNull() & sf.col("type").isin(*FACT_TYPES))
     return told.select("session", *_fact_columns())
-
-
-def stream_of(bronze: DataFrame, delay: str) -> DataFrame:
-    """Choose what the stream of silver is made of: the facts, and the events of nodes, which alone carry the time.
-
-    A watermark drops rows that are older than it. Rows of sessions carry no time, so none is ever dropped for being
-    late; the watermark follows the records that every node writes at least once a minute. No clock that is ahead can
-    carry it beyond now.
-
-    Args:
-        bronze: events, as a stream.
-        delay: by how much the watermark stays behind, such as ``10 minutes``.
-    """
-    is_fact = sf.col("session").isNotNull() & sf.col("type").isin(*FACT_TYPES)
-    is_time = sf.col("session").isNull()
-    return (
-        bronze.where(is_fact | is_time)
-        .withColumn("heard", sf.when(is_time, sf.least("at", sf.current_timestamp())))
-        .withWatermark("heard", delay)
-        .select(sf.coalesce("session", sf.lit(NODES)).alias("session"), "heard", *_fact_columns())
-    )
 
 
 def heard_until_ms(bronze: DataFrame, delay_ms: int) -> int:

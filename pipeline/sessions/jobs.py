@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.bronze.files import only_one
+from pipeline.bronze.files import empty, only_one
 from pipeline.bronze.layout import bronze_of
-from pipeline.bronze.source import follow_bronze, look_for_commits, read_bronze
+from pipeline.bronze.source import follow_files, look_for_commits, read_bronze
 from pipeline.progress import Tell
-from pipeline.schemas import SILVER
-from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of, stream_of
-from pipeline.sessions.processor import SessionProcessor
+from pipeline.sessions.frames import facts_of, heard_until_ms, silver_of
+from pipeline.sessions.rules import MICROSECONDS
+from pipeline.sessions.store import StateStore, Version
 from pipeline.sessions.table import Days, Merged, SessionsTable
+from pipeline.sessions.tasks import Done as TaskDone
+from pipeline.sessions.tasks import Plan, folding_task, hearing_task
 from pipeline.spark import address
 from pipeline.streaming import run_query, trigger
 
@@ -72,16 +76,40 @@ class _Writer:
     def __init__(self, spark: SparkSession, table: SessionsTable, options: SessionsOptions, tell: Tell) -> None:
         self._spark = spark
         self._table = table
+        self._store = StateStore(table.checkpoint)
+        self._root = str(bronze_of(options.lake).root)
         self._options = options
         self._tell = tell
         self._waiting = 0
         self._last_written = 0
         self._merged_at = time.monotonic()
         self.done = Done()
+        self.taken = 0
 
     def take(self, batch: DataFrame, number: int) -> None:
-        """Take a batch in; it may be the one of before a crash once more."""
-        rows = self._table.put_aside(number, batch)
+        """Take a batch in; it may be the one of before a crash once more.
+
+        Args:
+            batch: which files there are to read, from ``follow_files``.
+            number: of the batch.
+        """
+        before = self._store.version(number - 1)
+        heard = self._heard(batch, before)
+        empty(self._table.folding)
+        plan = Plan(
+            root=self._root,
+            checkpoint=str(self._table.checkpoint),
+            staging=str(self._table.folding),
+            before=before.batch,
+            heard_until_ms=max(0, heard // MICROSECONDS - round(self._options.delay * 1000)),
+        )
+        told = batch.mapInArrow(folding_task(plan), "told string").collect()
+        done = [TaskDone(**json.loads(row["told"])) for row in told]
+        self._table.put_files_aside(number, [self._table.folding / each.changes for each in done if each.changes])
+        known = {each.stream: self._table.folding / each.known for each in done if each.known}
+        self._store.commit(Version(batch=number, heard=heard, sessions=sum(each.sessions for each in done)), known)
+        rows = sum(each.rows for each in done)
+        self.taken += 1
         self._waiting += rows
         if rows:
             self.done.batches += 1
@@ -89,6 +117,11 @@ class _Writer:
             self._tell(f"batch {number}: {rows:,} sessions changed")
         if self._is_time():
             self.merge()
+
+    def _heard(self, batch: DataFrame, before: Version) -> int:
+        """Tell up to when nodes have told anything; no clock that is ahead carries it beyond now."""
+        newest: int = max(row["heard"] for row in batch.mapInArrow(hearing_task(self._root), "heard long").collect())
+        return max(before.heard, min(newest, time.time_ns() // 1000))
 
     def _is_time(self) -> bool:
         """Whether enough has changed: as much as the last merge wrote, so that all merges cost about what changes do.
@@ -138,30 +171,21 @@ def stream_sessions(
     table = SessionsTable(options.lake)
     with only_one(table.lock, _JOB):
         writer = _Writer(spark, table, options, tell)
+        if StateStore(table.checkpoint).is_missing():
+            tell("what the stream of sessions knew is of an older release; it begins anew from bronze")
+            shutil.rmtree(table.checkpoint)
         if not table.checkpoint.exists():
             # Whoever removed it wants to begin anew, with batches that count from 0 again.
             writer.merge()
 
         def start() -> StreamingQuery:
-            events = follow_bronze(spark, options.lake, commits=options.commits)
-            rows = sessions_stream(events, options.delay).writeStream.outputMode("update").queryName("sessions")
-            placed = rows.option("checkpointLocation", address(table.checkpoint))
+            files = follow_files(spark, options.lake, commits=options.commits).writeStream.queryName("sessions")
+            placed = files.option("checkpointLocation", address(table.checkpoint))
             return placed.foreachBatch(writer.take).trigger(**trigger(options.every)).start()
 
-        run_query(start, tell, wanted, lambda: writer.done.batches)
+        run_query(start, tell, wanted, lambda: writer.taken)
         writer.merge()
     return writer.done
-
-
-def sessions_stream(events: DataFrame, delay: float) -> DataFrame:
-    """Tell the rows of SILVER that change, as events come.
-
-    Args:
-        events: of BRONZE, as a stream.
-        delay: seconds by which the watermark stays behind.
-    """
-    facts = stream_of(events, f"{round(delay * 1000)} milliseconds")
-    return facts.groupBy("session").transformWithState(SessionProcessor(), SILVER, "Update", "EventTime")
 
 
 def backfill_sessions(spark: SparkSession, lake: Path, *, delay: float, days: Days | None, tell: Tell) -> Merged:

@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.storagelevel import StorageLevel
 
-from pipeline.bronze.files import in_turn, sync
+from pipeline.bronze.files import in_turn, sync, write_whole
 from pipeline.errors import PipelineError
 from pipeline.lake import Lake
 from pipeline.schemas import SILVER
@@ -128,6 +128,11 @@ class SessionsTable:
         return self.work / "changes"
 
     @property
+    def folding(self) -> Path:
+        """Where tasks of the stream write what they have folded, before it is put aside."""
+        return self.work / "folding"
+
+    @property
     def staging(self) -> Path:
         """Where files are written before they are moved to their places; it is there while a merge lasts."""
         return self.work / "staging"
@@ -148,6 +153,24 @@ class SessionsTable:
         if not count:
             shutil.rmtree(folder)
         return count
+
+    def put_files_aside(self, batch: int, files: Iterable[Path]) -> None:
+        """Keep the rows that a batch of the stream has changed, as ``put_aside`` does, from files that hold them.
+
+        Args:
+            batch: its number.
+            files: of rows of SILVER, on disk and on the same file system; they are moved.
+        """
+        folder = self.changes / f"{batch:012}"
+        shutil.rmtree(folder, ignore_errors=True)
+        waiting = sorted(files)
+        if not waiting:
+            return
+        folder.mkdir(parents=True)
+        for each in waiting:
+            each.replace(folder / each.name)
+        sync(folder)
+        write_whole(folder / "_SUCCESS", b"")
 
     def pending(self) -> list[Path]:
         """Find the batches that are put aside, whole, in order."""

@@ -87,7 +87,7 @@ def test_the_table_of_the_stream_is_that_of_a_backfill(spark: SparkSession, tmp_
         seed=1,
         folder=tmp_path,
         longest=1.0,
-        arguments=["--state-partitions", "2", *ARGUMENTS],
+        arguments=ARGUMENTS,
         finish=here(work),
     )
     assert outcome.kills == 1

@@ -17,12 +17,12 @@ from pipeline.lake import Lake
 from pipeline.schemas import SILVER
 from pipeline.sessions import Fact, SessionState, tell
 from pipeline.sessions.jobs import whole_from
-from pipeline.sessions.processor import row_of
 from pipeline.sessions.rules import CLOSED
 from pipeline.sessions.table import UNKNOWN, Days, SessionsTable
 from tests.pipeline.older import as_older
 from tests.pipeline.sessions.lives import Teller
 from tests.pipeline.sessions.oracle import rows_of_table
+from tests.pipeline.sessions.rows import row_of
 
 DAY = 86_400.0
 FIRST_DAY = date(2025, 12, 29)
