@@ -25,6 +25,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # Rows go to Python and back in columns.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Workers in Python are forked from a process that has imported what they need.
+    "spark.python.daemon.module": "pipeline.worker_daemon",
     # A journal of any size is small beside what Spark's 200 partitions are meant for; adaptive execution joins those
     # that are too small, never those of state, whose number is fixed for the life of a checkpoint.
     "spark.sql.adaptive.enabled": "true",
@@ -36,6 +38,15 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.pyspark.jvmStacktrace.enabled": "false",
 }
 """What holds everywhere; ``--conf`` of the command line, and ``spark-submit``, win over it."""
+
+
+LIGHT: Final[Mapping[str, str]] = {
+    # What pays only for much data: to compile the code of a query, and that of Spark itself once more and better.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings of a job whose rows are read and written by Python, so that the JVM only says who does what."""
 
 
 def spark_session(

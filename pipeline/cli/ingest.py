@@ -11,6 +11,7 @@ from pipeline.cli.output import Teller, result
 from pipeline.cli.signals import until_signalled
 from pipeline.configuration import Configuration
 from pipeline.source.journal import JournalPlace
+from pipeline.spark import LIGHT
 
 
 @click.command()
@@ -46,7 +47,11 @@ def ingest(*, configuration: Configuration, follow: bool, accept_loss: bool, tak
         take_over=take_over,
     )
     teller = Teller()
-    with until_signalled() as stopping, teller.working("starting Spark"), spark_of(configuration, "ingest") as spark:
+    with (
+        until_signalled() as stopping,
+        teller.working("starting Spark"),
+        spark_of(configuration, "ingest", LIGHT) as spark,
+    ):
         done = take_in(spark, options, teller.note, lambda: not stopping.is_set())
     result(
         f"{done.events:,} events taken in, {done.rejected:,} lines rejected, {done.duplicates:,} left out that came "

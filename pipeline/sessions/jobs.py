@@ -70,7 +70,7 @@ class Done:
     strays: int = 0
 
 
-class _Writer:
+class Writer:
     """Takes what each micro-batch changes, and merges it into the table when it is time."""
 
     def __init__(self, spark: SparkSession, table: SessionsTable, options: SessionsOptions, tell: Tell) -> None:
@@ -170,7 +170,7 @@ def stream_sessions(
     look_for_commits(options.lake, waits=options.every is not None)
     table = SessionsTable(options.lake)
     with only_one(table.lock, _JOB):
-        writer = _Writer(spark, table, options, tell)
+        writer = Writer(spark, table, options, tell)
         if StateStore(table.checkpoint).is_missing():
             tell("what the stream of sessions knew is of an older release; it begins anew from bronze")
             shutil.rmtree(table.checkpoint)
