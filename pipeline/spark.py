@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from gateway.core.journal import JOURNAL_PARTITIONS
 from pipeline.jvm import launch
 from pipeline.prerequisites import look_for_java, look_for_master
 
@@ -85,6 +86,17 @@ def spark_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF" if quiet else "ERROR")
     return session
+
+
+def parts_of(spark: SparkSession) -> int:
+    """Tell among how many tasks to share the streams of the journal.
+
+    On one machine as many as it has cores: each task costs some hundredths of a second. A cluster may have more of them
+    than it has now, so that each stream is a task there.
+    """
+    context = spark.sparkContext
+    is_local = str(context.master).startswith("local")
+    return min(context.defaultParallelism, JOURNAL_PARTITIONS) if is_local else JOURNAL_PARTITIONS
 
 
 def address(path: Path) -> str:

@@ -1,8 +1,8 @@
 """The process that Spark's workers in Python are forked from: it has imported what they need, once for all of them.
 
-Spark starts a worker for each task that runs, and a worker that imports pyarrow and pandas anew takes a second of CPU,
-and on a busy machine more than the ten that Spark waits for it. What is imported before the fork is there at once, and
-its memory is shared. It is Spark's own daemon otherwise; the setting ``spark.python.daemon.module`` names it.
+Spark forks a worker for each task that runs, and each that imports pyarrow and pandas anew takes a second of CPU. What
+is imported before the fork is there at once, and its memory is shared. It is Spark's own daemon otherwise; the setting
+``spark.python.daemon.module`` names it (ADR 0132).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from pipeline.source.datasource import NAME, EntryRange, JournalSource, commit, 
 from pipeline.source.journal import Journal, JournalPlace
 from pipeline.source.offsets import Position, Positions, positions_of, refuse_gaps, skip_gap, what_is_gone
 from pipeline.source.records import NO_LINE
-from pipeline.spark import address
+from pipeline.spark import address, parts_of
 from pipeline.streaming import run_query, trigger
 
 
@@ -190,6 +190,7 @@ def _ranges(spark: SparkSession, options: IngestOptions, begin: Commit) -> DataF
         trim_lag=options.trim_lag,
         reader=reader_of(begin.lake),
         start=begin.positions,
+        parts=parts_of(spark),
     )
     return spark.readStream.format(NAME).options(**source).load()
 

@@ -34,7 +34,7 @@ from pipeline.bronze.log import Commit, CommitLog
 from pipeline.columns import arrow_schema
 from pipeline.errors import NotReady, PipelineError
 from pipeline.schemas import BRONZE, bronze_schema
-from pipeline.spark import address
+from pipeline.spark import address, parts_of
 
 NAME: Final = "gateway_bronze"
 
@@ -48,8 +48,8 @@ FILES: Final = StructType(
     ]
 )
 """A row for each file of events that commits brought in: whose events it holds, where it is below the root of bronze,
-and with which commit it came. Each stream of the journal is a partition, and has a row without a file if there is none:
-what goes on with time goes on in all of them."""
+and with which commit it came. A stream of the journal is in one partition, and has a row without a file if there is no
+new one: what goes on with time goes on in all of them."""
 
 COMMITS_AT_ONCE: Final = 64
 """Commits in one micro-batch at most, unless told otherwise."""
@@ -116,7 +116,8 @@ def follow_files(spark: SparkSession, lake: Path, *, commits: int = COMMITS_AT_O
         commits: commits in one micro-batch at most.
     """
     spark.dataSource.register(BronzeFilesSource)
-    return spark.readStream.format(FILES_NAME).options(root=str(bronze_of(lake).root), commits=str(commits)).load()
+    options = {"root": str(bronze_of(lake).root), "commits": str(commits), "parts": str(parts_of(spark))}
+    return spark.readStream.format(FILES_NAME).options(**options).load()
 
 
 def look_for_commits(lake: Path, *, waits: bool) -> None:
@@ -282,27 +283,36 @@ class BronzeFilesSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
         """For streaming queries."""
-        return BronzeFilesStream(Path(self.options["root"]), int(self.options["commits"]))
+        options = self.options
+        return BronzeFilesStream(Path(options["root"]), int(options["commits"]), int(options["parts"]))
 
 
 @dataclass(frozen=True, eq=False)
-class FilesOfStream(InputPartition):
-    """The files that some commits brought in of a stream of the journal.
+class FilesOfStreams(InputPartition):
+    """The files that some commits brought in of some streams of the journal.
 
     Attributes:
-        stream: which.
-        files: path below the root, and number of the commit.
+        files: path below the root, and number of the commit, by stream.
     """
 
-    stream: int
-    files: tuple[tuple[str, int], ...]
+    files: Mapping[int, Sequence[tuple[str, int]]]
 
 
 class BronzeFilesStream(BronzeStream):
-    """Tells commit by commit which files there are; see ``BronzeStream``."""
+    """Tells commit by commit which files there are; see ``BronzeStream``.
+
+    Args:
+        root: of bronze.
+        commits: commits in one micro-batch at most.
+        parts: tasks of a micro-batch, which share the streams.
+    """
+
+    def __init__(self, root: Path, commits: int, parts: int) -> None:
+        super().__init__(root, commits)
+        self._parts = parts
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """One for each stream of the journal.
+        """As many as are wanted, which share the streams.
 
         Raises:
             NotReady: commits that were not read yet are not in the log any more.
@@ -311,13 +321,16 @@ class BronzeFilesStream(BronzeStream):
         for each in super().partitions(start, end):
             assert isinstance(each, CommittedFile)  # noqa: S101 - one of ours
             files[each.stream].append((each.path, each.batch))
-        return [FilesOfStream(stream, tuple(found)) for stream, found in files.items()]
+        found = list(files.items())
+        return [FilesOfStreams(dict(found[number :: self._parts])) for number in range(self._parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Tell which files those are."""
-        assert isinstance(partition, FilesOfStream)  # noqa: S101 - one of ours
-        rows = [{"stream": partition.stream, "path": path, "batch": batch} for path, batch in partition.files]
-        yield pa.RecordBatch.from_pylist(rows or [{"stream": partition.stream}], schema=arrow_schema(FILES))
+        assert isinstance(partition, FilesOfStreams)  # noqa: S101 - one of ours
+        rows: list[dict[str, Any]] = []
+        for stream, files in partition.files.items():
+            rows += [{"stream": stream, "path": path, "batch": batch} for path, batch in files] or [{"stream": stream}]
+        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(FILES))
 
 
 def _events_of(commit: Commit) -> list[Any]:

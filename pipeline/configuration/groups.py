@@ -97,9 +97,9 @@ class JournalSettings:
     )
     batch_entries: int = setting(
         Whole("entries", 1, 1_000_000),
-        2_000,
+        5_000,
         "How many entries of one stream are read at a time. An entry holds up to some hundred events.",
-        reason="Up to some 100,000 events a stream: seconds of work that a crash repeats, and files that are not tiny.",
+        reason="Up to some 500,000 events a stream: seconds of work that a crash repeats, and files that are not tiny.",
     )
     trim_lag: int = setting(
         Whole("entries", 0, 100_000_000),

@@ -1,4 +1,4 @@
-"""What a task of the stream does: it reads the new files of a stream of the journal, folds, and writes what changed."""
+"""What a task of the stream does: it reads the new files of streams of the journal, folds, and writes what changed."""
 
 from __future__ import annotations
 
@@ -100,11 +100,14 @@ def hearing_task(root: str) -> Task:
 
 
 def folding_task(plan: Plan) -> Task:
-    """Make the function that folds; one row comes out, what ``Done`` tells."""
+    """Make the function that folds; a row comes out for each stream of the journal, what ``Done`` tells."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told = json.dumps(asdict(_fold(plan, list(_parts(batches, plan.root)))))
-        yield pa.RecordBatch.from_arrays([pa.array([told])], names=["told"])
+        streams: defaultdict[int, list[CommittedFile]] = defaultdict(list)
+        for each in _parts(batches, plan.root):
+            streams[each.stream].append(each)
+        told = [json.dumps(asdict(_fold(plan, stream, files))) for stream, files in streams.items()]
+        yield pa.RecordBatch.from_arrays([pa.array(told, pa.string())], names=["told"])
 
     return task
 
@@ -115,8 +118,8 @@ def _parts(batches: Iterable[pa.RecordBatch], root: str) -> Iterator[CommittedFi
             yield CommittedFile(root, row["path"] or "", row["batch"] or 0, row["stream"])
 
 
-def _fold(plan: Plan, parts: list[CommittedFile]) -> Done:
-    stream, staging = parts[0].stream, Path(plan.staging)
+def _fold(plan: Plan, stream: int, parts: list[CommittedFile]) -> Done:
+    staging = Path(plan.staging)
     known = StateStore(Path(plan.checkpoint)).read(plan.before, stream)
     folded = fold(known, _facts(parts), plan.heard_until_ms)
     changes = written = None

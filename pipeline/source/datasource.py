@@ -1,7 +1,7 @@
 """The Data Source ``gateway_journal`` for Spark, streaming: which entries there are to read, and ``read_range``.
 
-A micro-batch is a list of ranges, a row and a partition for each stream, and not the entries themselves: whoever works
-on them reads them in its own task, so that no event goes through the JVM (ADR 0130).
+A micro-batch is a list of ranges, a row for each stream, and not the entries themselves: whoever works on them reads
+them in its own task, so that no event goes through the JVM (ADR 0130).
 
 ```python
 spark.dataSource.register(JournalSource)
@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
+from gateway.core.journal import JOURNAL_PARTITIONS
 from pipeline.columns import arrow_schema
 from pipeline.errors import NotReady, PipelineError
 from pipeline.source.journal import PAGE_ENTRIES, Journal, JournalPlace
@@ -60,11 +61,17 @@ _MOST_PAGE_ENTRIES: Final = 2_000
 
 _RANGES: Final = arrow_schema(RANGES)
 
-_OPTIONS: Final = ("gridUrl", "prefix", "timeout", "batchEntries", "trimLag", "reader", "start")
+_OPTIONS: Final = ("gridUrl", "prefix", "timeout", "batchEntries", "trimLag", "reader", "start", "parts")
 
 
 def source_options(
-    place: JournalPlace, *, batch_entries: int, trim_lag: int, reader: str, start: Positions = START
+    place: JournalPlace,
+    *,
+    batch_entries: int,
+    trim_lag: int,
+    reader: str,
+    start: Positions = START,
+    parts: int = JOURNAL_PARTITIONS,
 ) -> dict[str, str]:
     """Make the options of the source.
 
@@ -74,6 +81,7 @@ def source_options(
         trim_lag: entries to keep in each stream behind what is committed.
         reader: under which name to commit; empty to commit nothing.
         start: where a stream without a checkpoint begins.
+        parts: tasks of a micro-batch at most, which share the streams.
     """
     return {
         "gridUrl": place.grid,
@@ -83,6 +91,7 @@ def source_options(
         "trimLag": str(trim_lag),
         "reader": reader,
         "start": json.dumps(offset_of(start)),
+        "parts": str(parts),
     }
 
 
@@ -95,6 +104,7 @@ class _Options:
     trim_lag: int
     reader: str
     start: Positions
+    parts: int
 
 
 def _read_options(options: Mapping[str, str]) -> _Options:
@@ -106,11 +116,12 @@ def _read_options(options: Mapping[str, str]) -> _Options:
         trim_lag=int(options["trimLag"]),
         reader=options["reader"],
         start=positions_of(json.loads(options["start"])),
+        parts=int(options["parts"]),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class EntryRange(InputPartition):
+@dataclass(frozen=True, slots=True)
+class EntryRange:
     """Entries of one stream, to be read by one task.
 
     Attributes:
@@ -133,6 +144,17 @@ class EntryRange(InputPartition):
         return cls(row["stream"], position_of(row["after"]), position_of(row["until"]))
 
 
+@dataclass(frozen=True, eq=False)
+class Part(InputPartition):
+    """What one task reads.
+
+    Attributes:
+        ranges: of different streams.
+    """
+
+    ranges: tuple[EntryRange, ...]
+
+
 class JournalSource(DataSource):
     """See the module."""
 
@@ -151,7 +173,7 @@ class JournalSource(DataSource):
 
 
 def ranges(start: Positions, end: Positions) -> list[EntryRange]:
-    """Make a partition of each stream in which there is something to read."""
+    """Make a range of each stream in which there is something to read."""
     return [EntryRange(stream, start[stream], end[stream]) for stream in sorted(end) if end[stream] != start[stream]]
 
 
@@ -253,13 +275,15 @@ class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset_of(end)
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """One for each stream with something to read."""
-        return ranges(positions_of(start), positions_of(end))
+        """As many as are wanted, which share the streams with something to read."""
+        found = ranges(positions_of(start), positions_of(end))
+        parts = min(self._options.parts, len(found))
+        return [Part(tuple(found[number::parts])) for number in range(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Tell which one it is."""
-        assert isinstance(partition, EntryRange)  # noqa: S101 - one of ours
-        yield pa.RecordBatch.from_pylist([partition.row()], schema=_RANGES)
+        """Tell which ranges they are."""
+        assert isinstance(partition, Part)  # noqa: S101 - one of ours
+        yield pa.RecordBatch.from_pylist([each.row() for each in partition.ranges], schema=_RANGES)
 
     def commit(self, end: dict[str, str]) -> None:
         """Trim what is in bronze, with a lag; the only place where anything is trimmed."""
@@ -304,4 +328,14 @@ def _entries(limit: ReadLimit) -> int | None:
             raise PipelineError(f"the source {NAME} does not know the limit {type(limit).__name__}")
 
 
-__all__ = ["NAME", "EntryId", "EntryRange", "JournalSource", "commit", "ranges", "read_range", "source_options"]
+__all__ = [
+    "NAME",
+    "EntryId",
+    "EntryRange",
+    "JournalSource",
+    "Part",
+    "commit",
+    "ranges",
+    "read_range",
+    "source_options",
+]

@@ -16,7 +16,16 @@ from redis.exceptions import ResponseError
 from gateway.adapters.redis.keys import Keys
 from gateway.core.journal import JOURNAL_PARTITIONS
 from pipeline.errors import NotReady, PipelineError
-from pipeline.source.datasource import RANGES, EntryRange, JournalSource, commit, ranges, read_range, source_options
+from pipeline.source.datasource import (
+    RANGES,
+    EntryRange,
+    JournalSource,
+    Part,
+    commit,
+    ranges,
+    read_range,
+    source_options,
+)
 from pipeline.source.journal import Journal, JournalPlace, state_key, stream_key
 from pipeline.source.offsets import START, EntryId, Position, StreamState, positions_of
 from tests.pipeline.feeding import Feeder, ids
@@ -84,7 +93,7 @@ def test_everything_is_read_once_in_bounded_steps(place: JournalPlace, feeder: F
     found: list[str] = []
     offset, steps = stream.initialOffset(), 0
     while (end := stream.latestOffset(offset, stream.getDefaultReadLimit())) != offset:
-        parts = [each for each in stream.partitions(offset, end) if isinstance(each, EntryRange)]
+        parts = [each for part in stream.partitions(offset, end) if isinstance(part, Part) for each in part.ranges]
         assert all(each.until.entry.sequence - each.after.entry.sequence <= 5 for each in parts)
         found += read(place, pickle.loads(pickle.dumps(parts)))
         offset, steps = end, steps + 1

@@ -35,7 +35,7 @@ class Batch:
     """What a micro-batch is to the job: files of some commits, and tasks that run over them, here one by one."""
 
     def __init__(self, lake: Path, after: int, until: int) -> None:
-        self._stream = BronzeFilesStream(bronze_of(lake).root, 64)
+        self._stream = BronzeFilesStream(bronze_of(lake).root, 64, parts=3)
         self._parts = self._stream.partitions({"commit": after, "lake": ""}, {"commit": until, "lake": ""})
 
     def mapInArrow(  # noqa: N802 - Spark's name
