@@ -18,6 +18,7 @@ from pipeline.gold.words import FAILED_OVER, REATTACHED, RUNGS
 from pipeline.report import charts
 from pipeline.report.findings import Findings, Row
 from pipeline.report.objective import BurnDown, Objective, judge
+from pipeline.report.summary import summary
 from pipeline.report.text import FILTERS, count, duration, kind, percent, whom
 from pipeline.report.timelines import Picture, picture_of
 
@@ -89,6 +90,7 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
     incidents = sorted(findings.gold["incidents"], key=lambda row: row["begins"])
     told = sorted(incidents, key=lambda row: -row["sessions"])[:INCIDENTS]
     chapters = [Chapter(row, findings, number) for number, row in enumerate(incidents, 1) if row in told]
+    anchors = {each.row["incident"]: each.anchor for each in chapters}
     nodes = sorted({each["node"] for intervals in findings.timelines.values() for each in intervals if each["node"]})
     page = _environment().get_template("report.html.j2")
     return page.render(
@@ -101,7 +103,8 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         incidents=incidents,
         chapters=chapters,
         names={row["incident"]: f"{kind(row['kind'])} of {whom(row)}" for row in incidents},
-        anchors={each.row["incident"]: each.anchor for each in chapters},
+        anchors=anchors,
+        summary=summary(findings.gold, judged, anchors),
         hues={node: number % HUES for number, node in enumerate(nodes)},
         charts={
             "distribution": _safe(charts.distribution(findings.comebacks)),
