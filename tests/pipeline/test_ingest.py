@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.streaming.query import StreamingQuery
 from redis import Redis
 
 from gateway.core.journal import FIELDS, Field, FieldKind, journal_partition
@@ -29,6 +30,7 @@ from pipeline.bronze.source import follow_bronze, read_bronze
 from pipeline.bronze.staging import Plan
 from pipeline.errors import NotReady
 from pipeline.source.journal import JournalPlace, stream_key
+from pipeline.streaming import run_query
 from tests.pipeline.feeding import Feeder
 from tests.pipeline.lake import batch_of, entry, events_in, once, quiet, rejected_in, take_in
 from tests.support.redis_server import RedisServer, unique_prefix
@@ -61,8 +63,12 @@ def followed(spark: SparkSession, lake: Path) -> list[str]:
     def take(batch: DataFrame, _number: int) -> None:
         found.extend(row["id"] for row in batch.select("id").collect())
 
-    query = follow_bronze(spark, lake, commits=2).writeStream.foreachBatch(take)
-    query.option("checkpointLocation", str(lake / "follow")).trigger(availableNow=True).start().awaitTermination()
+    def start() -> StreamingQuery:
+        query = follow_bronze(spark, lake, commits=2).writeStream.foreachBatch(take)
+        return query.option("checkpointLocation", str(lake / "follow")).trigger(availableNow=True).start()
+
+    # Spark gives the process that plans a stream ten seconds to start, which may be too few on a busy machine.
+    run_query(start, quiet, lambda: True, lambda: len(found))
     return found
 
 
