@@ -50,6 +50,15 @@ RELEASED: Final = 0.01
 REJECTED: Final = 0.001
 """Share that is rejected."""
 
+SUSPECTED_AFTER: Final = 1_200 * MILLISECOND
+"""From the silence of a node to the suspicion of another one that has a link with it."""
+
+CLEANED_UP_AFTER: Final = 30 * SECOND
+"""From the expiry of a lease to the removal of what was transient of the node."""
+
+STAGE: Final = "sessions"
+"""Of a takeover, in which who took over before did not finish."""
+
 
 class Nodes:
     """Tells the events of nodes.
@@ -164,10 +173,17 @@ class Nodes:
                 tell(events.NODE_DRAINING, run.drains, number, sessions=NONE)
                 tell(events.NODE_STOPPED, run.ends - MILLISECOND, number, sessions=NONE)
             if run.expires < NEVER:
+                silent = min(run.ends, run.hangs)
+                tell(events.NODE_SUSPECTED, silent + SUSPECTED_AFTER, run.heir, peer=number)
                 times = {"peer": number, "since": run.lived, "until": run.expires}
                 tell(events.NODE_EXPIRED, run.expires, run.heir, **times)
                 tell(events.NODE_TAKEN_OVER, run.expires + SECOND // 2, run.heir, peer=number, count=NONE)
+                if run.killed and number % 2:
+                    tell(events.NODE_CLEANED_UP, run.expires + CLEANED_UP_AFTER, run.heir, peer=number)
+                    half = run.expires + SECOND // 4
+                    tell(events.NODE_TAKEOVER_CONTINUED, half, run.heir, peer=number, reason=word(STAGE))
             if run.hangs < NEVER:
+                tell(events.NODE_SUSPICION_CLEARED, run.wakes + 2 * MILLISECOND, run.heir, peer=number)
                 tell(events.NODE_LEASE_LOST, run.wakes + MILLISECOND, number)
         generation = 1
         for outage in self._world.outages:

@@ -31,7 +31,7 @@ WORDS: Final = (
     "normal", "connection_lost", "ping_timeout", "going_away", "slow_consumer",
     "browser", "mobile", "service",
     "prices", "orders", "chat", "news", "*",
-    "jobs/render", "jobs/mail",
+    "jobs/render", "jobs/mail", "sessions",
 )  # fmt: skip
 """Every text that stands in an event and is one of a few."""
 

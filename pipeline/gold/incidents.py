@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from gateway.core.journal import events
+from gateway.core.journal import EventType, events
 from pipeline.gold.expressions import away, percentile, rungs, shaped, share, stints, total
 from pipeline.gold.outages import outages
 from pipeline.gold.tables import INCIDENT_SESSIONS, INCIDENTS
@@ -49,6 +49,7 @@ def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
         .select(
             f.lit(DEATH).alias("kind"), "node", "incarnation", "release", f.col("last_at").alias("begins"),
             f.col("next_started_at").alias("ends"), f.lit(None).cast("string").alias("noticed_by"),
+            f.lit(None).cast("timestamp").alias("taken_over_at"),
         )
     )  # fmt: skip
     told = lives.select(
@@ -67,10 +68,12 @@ def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
         .alias("begins"),
         f.coalesce("taken_over_at", "until").alias("ends"),
         "noticed_by",
+        "taken_over_at",
     )
     drained = lives.where(f.col("draining_at").isNotNull()).select(
         f.lit(DRAIN).alias("kind"), "node", "incarnation", "release", f.col("draining_at").alias("begins"),
         f.col("stopped_at").alias("ends"), f.lit(None).cast("string").alias("noticed_by"),
+        f.lit(None).cast("timestamp").alias("taken_over_at"),
     )  # fmt: skip
     of_nodes = (
         expired.unionByName(vanished)
@@ -80,12 +83,40 @@ def found_incidents(days: DataFrame, bronze: DataFrame) -> DataFrame:
         .withColumn("lost_writes", f.lit(None).cast("boolean"))
     )
     # The clock of a survivor may be behind: nothing ends before it begins, and by how much it would is told.
-    found = of_nodes.unionByName(outages(bronze))
+    found = _with_takeovers(of_nodes, bronze).unionByName(outages(bronze), allowMissingColumns=True)
     before = f.unix_millis("begins") - f.unix_millis("ends")
     return (
         found.withColumn("skew_ms", f.greatest(f.coalesce(before, f.lit(0)), f.lit(0)))
         .withColumn("ends", f.when(f.col("ends").isNotNull(), f.greatest("begins", "ends")))
         .withColumn("date", f.to_date("begins"))
+    )
+
+
+def _with_takeovers(of_nodes: DataFrame, bronze: DataFrame) -> DataFrame:
+    """Add how other nodes came to suspect a run that died or hung, and how often another one had to take over."""
+
+    def when(kind: EventType) -> Column:
+        return f.when(f.col("type") == kind.name, f.col("at"))
+
+    kinds = (events.NODE_SUSPECTED, events.NODE_TAKEOVER_CONTINUED, events.NODE_CLEANED_UP)
+    told = (
+        bronze.where(f.col("type").isin(*(each.name for each in kinds)) & f.col("peer_incarnation").isNotNull())
+        .groupBy(f.col("peer_incarnation").alias("incarnation"))
+        .agg(
+            f.collect_list(when(events.NODE_SUSPECTED)).alias("suspicions"),
+            f.count(when(events.NODE_TAKEOVER_CONTINUED)).alias("takeovers_continued"),
+            f.min(when(events.NODE_CLEANED_UP)).alias("cleaned_up_at"),
+        )
+    )
+    # A node may have been suspected before, and heard again: that was another time.
+    earliest = f.col("begins") - f.expr(f"INTERVAL {SLACK_SECONDS} SECONDS")
+    suspected = f.array_min(f.filter("suspicions", lambda at: at >= earliest))
+    is_gone = f.col("kind") != DRAIN
+    return of_nodes.join(f.broadcast(told), "incarnation", "left").select(
+        *of_nodes.columns,
+        f.when(is_gone, suspected).alias("suspected_at"),
+        f.when(is_gone, f.coalesce("takeovers_continued", f.lit(0))).alias("takeovers_continued"),
+        f.when(is_gone, f.col("cleaned_up_at")).alias("cleaned_up_at"),
     )
 
 

@@ -165,6 +165,27 @@ INCIDENTS: Final = GoldTable(
             "said that it is back.",
         ),
         Column("noticed_by", _TEXT, "The node that noticed first; none for a drain, or if nobody reported it."),
+        Column(
+            "suspected_at",
+            _INSTANT,
+            "Of a death or a hang: when another node first did not hear it any more over their link, and looked at its "
+            "lease; none if no node told.",
+        ),
+        Column(
+            "taken_over_at",
+            _INSTANT,
+            "Of a death or a hang: when the windows of all its sessions had begun; none if nobody told.",
+        ),
+        Column(
+            "takeovers_continued",
+            _COUNT,
+            "Of a death or a hang: how often a node went on with taking over because the one before did not finish.",
+        ),
+        Column(
+            "cleaned_up_at",
+            _INSTANT,
+            "Of a death or a hang: when what was transient of the node was removed, because it had not come back.",
+        ),
         _count(
             "sessions",
             "Sessions that were connected to it then; of an outage, those whose client was refused because of it.",

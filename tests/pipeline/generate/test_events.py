@@ -23,13 +23,7 @@ from pipeline.generate import records
 
 from .conftest import SCALE
 
-NOT_TOLD: Final = {
-    "destinations_changed",
-    "node_suspected",
-    "node_suspicion_cleared",
-    "node_takeover_continued",
-    "node_cleaned_up",
-}
+NOT_TOLD: Final = {"destinations_changed"}
 """What no generated cluster tells, because no table is made of it."""
 
 

@@ -240,7 +240,20 @@ _QUERIES: Final = {
         SELECT i.incident, any_value(kind) AS kind, any_value(i.node) AS node, any_value(nodes) AS nodes,
                any_value(incarnation) AS incarnation, any_value("release") AS "release", any_value(begins) AS begins,
                any_value(ends) AS ends, any_value(skew_ms) AS skew_ms, any_value(lost_writes) AS lost_writes,
-               any_value(noticed_by) AS noticed_by, count(session) AS sessions,
+               any_value(noticed_by) AS noticed_by,
+               any_value(CASE WHEN kind IN ('death', 'hang') THEN (
+                   SELECT min("at") FROM ev WHERE type = 'node_suspected' AND peer_incarnation = i.incarnation
+                   AND "at" >= i.begins - INTERVAL 1 SECOND) END) AS suspected_at,
+               any_value(CASE WHEN kind IN ('death', 'hang') THEN (
+                   SELECT min("at") FROM ev WHERE type = 'node_taken_over' AND peer_incarnation = i.incarnation) END)
+                   AS taken_over_at,
+               any_value(CASE WHEN kind IN ('death', 'hang') THEN (
+                   SELECT count(*) FROM ev WHERE type = 'node_takeover_continued'
+                   AND peer_incarnation = i.incarnation) END) AS takeovers_continued,
+               any_value(CASE WHEN kind IN ('death', 'hang') THEN (
+                   SELECT min("at") FROM ev WHERE type = 'node_cleaned_up' AND peer_incarnation = i.incarnation) END)
+                   AS cleaned_up_at,
+               count(session) AS sessions,
                count(*) FILTER (fate = 'recovered') AS comebacks, count(*) FILTER (rung = 'reattached') AS reattached,
                count(*) FILTER (rung = 'handed_over') AS handed_over, count(*) FILTER (rung = 'mirrored') AS mirrored,
                count(*) FILTER (rung = 'failed_over') AS failed_over,

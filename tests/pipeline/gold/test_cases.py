@@ -63,6 +63,26 @@ class Story:
         return make_tables(Sources(bronze, silver, rejected), DataFrame.persist)
 
 
+def _two_nodes_die(story: Story) -> None:
+    # n1 dies at 100 s. s1 is at n2 at once, which dies four seconds later; s5 says goodbye before; s6 never comes back.
+    story.tell(99, "n1a", "session_closed", session="s5", epoch=1, reason="normal")
+    story.back(101, "n2a", "s1", 2, away_ms=900, peer_incarnation="n1a", replayed=True)
+    # It had been suspected and heard again before; whoever takes over does not finish, and n4 goes on.
+    story.tell(40, "n4a", "node_suspected", peer_incarnation="n1a")
+    story.tell(41, "n4a", "node_suspicion_cleared", peer_incarnation="n1a")
+    story.tell(101, "n4a", "node_suspected", peer_incarnation="n1a")
+    story.tell(102, "n3a", "node_suspected", peer_incarnation="n1a")
+    story.tell(105, "n3a", "session_orphaned", session="s6", epoch=1, peer_incarnation="n1a", since=98.5, until=104)
+    story.tell(105, "n3a", "node_expired", peer_incarnation="n1a", since=98.5, until=104)
+    story.tell(105.5, "n4a", "node_takeover_continued", peer_incarnation="n1a", reason="queues")
+    story.tell(106, "n3a", "node_taken_over", peer_incarnation="n1a", count=1)
+    story.tell(180, "n4a", "node_cleaned_up", peer_incarnation="n1a")
+    story.back(107, "n3a", "s1", 3, away_ms=2_500, peer_incarnation="n2a", replayed=True)
+    story.back(108, "n3a", "s2", 2, away_ms=3_500, peer_incarnation="n2a", lost=7, replayed=False)
+    story.tell(109, "n3a", "node_expired", peer_incarnation="n2a", since=103, until=108.5)
+    story.tell(166, "n3a", "session_expired", session="s6", epoch=1)
+
+
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     """Gold of one day on which much happens."""
@@ -71,16 +91,7 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
         story.tell(0, node, "node_started")
     for session, node in (("s1", "n1a"), ("s2", "n2a"), ("s3", "n3a"), ("s4", "n4a"), ("s5", "n1a"), ("s6", "n1a")):
         story.tell(1, node, "session_opened", session=session, epoch=1, window_ms=60_000, principal=f"of-{session}")
-    # n1 dies at 100 s. s1 is at n2 at once, which dies four seconds later; s5 says goodbye before; s6 never comes back.
-    story.tell(99, "n1a", "session_closed", session="s5", epoch=1, reason="normal")
-    story.back(101, "n2a", "s1", 2, away_ms=900, peer_incarnation="n1a", replayed=True)
-    story.tell(105, "n3a", "session_orphaned", session="s6", epoch=1, peer_incarnation="n1a", since=98.5, until=104)
-    story.tell(105, "n3a", "node_expired", peer_incarnation="n1a", since=98.5, until=104)
-    story.tell(106, "n3a", "node_taken_over", peer_incarnation="n1a", count=1)
-    story.back(107, "n3a", "s1", 3, away_ms=2_500, peer_incarnation="n2a", replayed=True)
-    story.back(108, "n3a", "s2", 2, away_ms=3_500, peer_incarnation="n2a", lost=7, replayed=False)
-    story.tell(109, "n3a", "node_expired", peer_incarnation="n2a", since=103, until=108.5)
-    story.tell(166, "n3a", "session_expired", session="s6", epoch=1)
+    _two_nodes_die(story)
     # Its client comes too late, again and again; so does one whose session nobody knows.
     for again in range(5):
         story.tell(170 + again, "n3a", "session_refused", session="s6", reason="session_expired", away_ms=70_000)
@@ -162,6 +173,17 @@ def test_a_death_begins_with_the_last_word_of_the_dead_and_ends_with_the_takeove
     assert vanished["begins"].replace(tzinfo=UTC) == NOON + timedelta(seconds=199)
     assert vanished["ends"].replace(tzinfo=UTC) == NOON + timedelta(seconds=300)
     assert vanished["noticed_by"] is None
+
+
+def test_how_a_node_was_suspected_and_taken_over_is_told(tables: dict[str, list[dict[str, Any]]]) -> None:
+    found = by(tables, "incidents", "incident")
+    names = ("suspected_at", "taken_over_at", "cleaned_up_at")
+    told = [found["death-n1a"][name].replace(tzinfo=UTC) for name in names]
+    assert told == [NOON + timedelta(seconds=seconds) for seconds in (101, 106, 180)]
+    assert found["death-n1a"]["takeovers_continued"] == 1
+    assert [found["death-n2a"][name] for name in (*names, "takeovers_continued")] == [None, None, None, 0]
+    for each in ("drain-n3a", OUTAGE):
+        assert [found[each][name] for name in (*names, "takeovers_continued")] == [None] * 4
 
 
 def test_everybody_whom_an_incident_touched_is_named_with_his_fate(tables: dict[str, list[dict[str, Any]]]) -> None:
