@@ -3,7 +3,7 @@
 Whatever names the principal is rewritten: in bronze, silver and gold the principal, and what its clients said of
 themselves, is null in every row of its sessions; rejected lines that name it lose their text. The rows stay, under the
 random ids of their sessions, so that counts do not change and no hole looks like a loss. What the stream of sessions
-knows is dropped, because a state store keeps old versions; it begins anew from bronze.
+knows is dropped with its checkpoint, of which it keeps two versions; it begins anew from bronze.
 
 Exactly once, through a kill: which sessions are meant is written down first, because the rewritten files do not tell
 any more. Each file is replaced in one step. Whoever runs it again finishes what was begun; to do it twice changes
