@@ -31,6 +31,7 @@ from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.giver import SessionGiver
 from gateway.app.cluster.handoff.offers import SessionOffers
 from gateway.app.cluster.handoff.taker import SessionTaker
+from gateway.app.cluster.last_wills import WillExecution
 from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.mirror.gate import OutputGate
 from gateway.app.cluster.mirror.holder import MirrorHolder
@@ -237,6 +238,7 @@ class Node:
             if zone_links is None
             else LinkedClusters(context, zone_links, self.authorisation, alive=lambda: self._membership.alive)
         )
+        self._store.execute_wills = WillExecution(context, self.authorisation, lambda: self.destinations.loaded).execute
         self.mirror = self._make_mirror(context)
         authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
         requests = Requests(

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.catalogue import exchange_log_events, takeover_log_events, zone_link_log_events, zone_log_events
+from gateway.catalogue import (
+    exchange_log_events,
+    takeover_log_events,
+    will_log_events,
+    zone_link_log_events,
+    zone_log_events,
+)
 from gateway.catalogue.log_event import Level, LogEvent
 
 NODE_STARTED = LogEvent(
@@ -580,6 +586,7 @@ LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(
         globals(),
         vars(exchange_log_events),
         vars(takeover_log_events),
+        vars(will_log_events),
         vars(zone_link_log_events),
         vars(zone_log_events),
     )

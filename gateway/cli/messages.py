@@ -18,7 +18,10 @@ from gateway.core.client.urls import in_clear_text
 from gateway.core.types import JsonValue
 from gateway.core.wire.codes import Numbering
 from gateway.core.wire.errors import GatewayError
+from gateway.core.wire.publish_packet import FOR_EVER, LONGEST_TTL
 from gateway.settings.client_options import client_options
+from gateway.settings.errors import Unfit
+from gateway.settings.quantities import Seconds
 
 if TYPE_CHECKING:
     # Only for annotations: the other commands start faster without the client.
@@ -37,7 +40,8 @@ _CLIENT: Final = client_options(
 @click.argument("topic")
 @click.argument("value", metavar="JSON")
 @_CLIENT
-def pub(topic: str, value: str, *, urls: Sequence[str], principal: str, timeout: float) -> None:
+@click.option("--ttl", metavar="TIME", help="After how long the value ends, such as 30s; 0 for never.")
+def pub(topic: str, value: str, *, urls: Sequence[str], principal: str, timeout: float, ttl: str | None) -> None:
     """Publish the value JSON (- reads it from standard input) to TOPIC, exactly once.
 
     Prints the topic's new version and the id of the event, once the grid has accepted it. A recovery meanwhile is
@@ -47,7 +51,17 @@ def pub(topic: str, value: str, *, urls: Sequence[str], principal: str, timeout:
         parsed = orjson.loads(sys.stdin.read() if value == "-" else value)
     except orjson.JSONDecodeError as error:
         raise click.UsageError(f"the value is not JSON ({error}); a text needs its own quotes: '\"open\"'") from None
-    asyncio.run(_publish(topic, parsed, urls=urls, principal=principal, seconds=timeout))
+    asyncio.run(_publish(topic, parsed, _time_to_live(ttl), urls=urls, principal=principal, seconds=timeout))
+
+
+def _time_to_live(given: str | None) -> float | None:
+    if given is None:
+        return None
+    reader = Seconds(FOR_EVER, LONGEST_TTL)
+    try:
+        return reader.read(given)
+    except Unfit as unfit:
+        raise click.UsageError(f"--ttl {unfit}; give {reader.accepts}") from None
 
 
 @click.command()
@@ -82,7 +96,9 @@ async def _connect(urls: Sequence[str], principal: str, seconds: float) -> Sessi
     return await connecting
 
 
-async def _publish(topic: str, value: JsonValue, *, urls: Sequence[str], principal: str, seconds: float) -> None:
+async def _publish(
+    topic: str, value: JsonValue, ttl: float | None, *, urls: Sequence[str], principal: str, seconds: float
+) -> None:
     async with await _connect(urls, principal, seconds) as session:
 
         async def recoveries() -> None:
@@ -92,7 +108,9 @@ async def _publish(topic: str, value: JsonValue, *, urls: Sequence[str], princip
         following = asyncio.create_task(recoveries())
         try:
             async with asyncio.timeout(seconds):
-                receipt = await session.publish(topic, value)
+                receipt = await session.publish(topic, value, ttl=ttl)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
         except TimeoutError:
             raise GatewayError(f"no answer after {seconds:g} s: the value may have been published or not") from None
         finally:

@@ -19,6 +19,7 @@ from gateway.client.history_streams import HistoryStream
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
 from gateway.client.transactions import Transaction
+from gateway.client.wills import Will
 from gateway.core.client.errors import (
     AnswerLost,
     ClearTextWarning,
@@ -118,5 +119,6 @@ __all__ = [
     "UpdateStream",
     "ValueTooLarge",
     "ValuesReread",
+    "Will",
     "connect",
 ]

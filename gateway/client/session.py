@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import orjson
 
-from gateway.client.arguments import check_times, properties_of, text_of
+from gateway.client.arguments import check_times, properties_of, text_of, ttl_of
 from gateway.client.consumers import DEFAULT_CREDIT, MOST_CREDIT, Ack, MessageConsumer
 from gateway.client.credential_source import CredentialsSource
 from gateway.client.durable_streams import flush
@@ -25,6 +25,7 @@ from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.client.transactions import Transaction
+from gateway.client.wills import WillCalls
 from gateway.core.client.errors import (
     ClearTextWarning,
     InvalidPosition,
@@ -57,7 +58,7 @@ HISTORY_LIMIT: Final = 1_000
 """Events that ``Session.history`` reads unless it is told otherwise."""
 
 
-class Session(DurableCalls, ExchangeCalls):
+class Session(DurableCalls, ExchangeCalls, WillCalls):
     """A session at a gateway: it outlives its connections, the nodes that serve it and their deploys.
 
     Made by ``connect``. All methods belong to the event loop it was made in. Methods that ask something of the server
@@ -276,18 +277,28 @@ class Session(DurableCalls, ExchangeCalls):
         """
         await self._supervisor.unsubscribe(parse_selector(text_of("selector", selector, InvalidSelector)), timeout)
 
-    async def publish(self, topic: str, value: object, *, timeout: float | None = None) -> Receipt:  # noqa: ASYNC109 - public
+    async def publish(
+        self,
+        topic: str,
+        value: object,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - public
+    ) -> Receipt:
         """Set the value of a topic, exactly once however often the client has to ask (P5).
 
         Args:
             topic: its path, such as ``prices/ACME``.
             value: anything that orjson encodes: JSON values, dataclasses, datetimes and others.
+            ttl: seconds after which it ends, unless another one has taken its place: subscribers get an update that is
+                ``removed``. 0 for ever, whatever the topic's destination says; None as that says, or for ever.
             timeout: seconds; None for the session's default.
 
         Returns:
             The receipt, once the publish is in the grid (P4).
 
         Raises:
+            ValueError: *ttl* is no such time.
             InvalidTopic: the path breaks the rules of protocol section 6.
             ValueTooLarge: the value is larger than the node accepts.
             InvalidValue: the value is not JSON, not Unicode, or has more than 128 arrays and objects within each other.
@@ -301,7 +312,7 @@ class Session(DurableCalls, ExchangeCalls):
         most = min(limits.value_bytes, limits.message_bytes - len(orjson.dumps(path)) - PACKET_OVERHEAD)
         if len(text) > most:
             raise ValueTooLarge(f"the value has {len(text)} bytes of JSON; the node accepts {most}")
-        reply = await self._supervisor.request(Publish(UNNUMBERED, path, text), timeout)
+        reply = await self._supervisor.request(Publish(UNNUMBERED, path, text, ttl=ttl_of(ttl)), timeout)
         return Receipt(event_id=reply.event or "", version=reply.version or 0)
 
     # --- Queues -------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
+from gateway.client.arguments import ttl_of
 from gateway.client.consumers import Message, MessageConsumer
 from gateway.core.client.errors import GatewayError, InvalidTopic, NoSuchTransaction, RequestRefused, ValueTooLarge
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, encode_within
@@ -73,15 +74,16 @@ class Transaction:
         with suppress(GatewayError):
             await self.roll_back()
 
-    async def publish(self, topic: str, value: object) -> None:
-        """Publish a value to a topic, with the transaction.
+    async def publish(self, topic: str, value: object, *, ttl: float | None = None) -> None:
+        """Publish a value to a topic, with the transaction; *ttl* is as of ``Session.publish``, from the commit on.
 
         Raises:
+            ValueError: *ttl* is no such time.
             NoSuchTransaction: it was rolled back, as nobody had gone on with it.
             InvalidTopic, ValueTooLarge, InvalidValue, Forbidden, RequestRefused, RequestTimedOut, SessionEnded: as for
                 ``Session.publish``.
         """
-        await self._stage(Publish(UNNUMBERED, _path("topic", topic), self._text(value)))
+        await self._stage(Publish(UNNUMBERED, _path("topic", topic), self._text(value), ttl=ttl_of(ttl)))
 
     async def send(
         self,

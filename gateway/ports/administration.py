@@ -386,6 +386,7 @@ class TopicView(NamedTuple):
         event: id of the publish that set it.
         size: bytes of the value's JSON text.
         value: JSON text; None if it was not asked for.
+        ends: when it ends, in milliseconds of the time of the grid; 0 for never.
     """
 
     topic: TopicPath
@@ -393,6 +394,7 @@ class TopicView(NamedTuple):
     event: EventId
     size: int
     value: bytes | None
+    ends: int = 0
 
 
 class HistoryView(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.will_packets import EndKind
 from gateway.ports.identity import Identity
 
 
@@ -173,6 +174,74 @@ class Ended:
     epoch: Epoch
 
 
+_KINDS: Final[Mapping[ErrorCode, EndKind]] = {
+    ErrorCode.SESSION_EXPIRED: EndKind.EXPIRED,
+    ErrorCode.REVOKED: EndKind.REMOVED,
+}
+
+
+class SessionEnd(NamedTuple):
+    """How a session is to be ended.
+
+    Attributes:
+        ownership: the right by which it is.
+        reason: as of ``SessionStore.end``.
+        removed: an administrator has asked for it.
+    """
+
+    ownership: Ownership
+    reason: ErrorCode
+    removed: bool = False
+
+    @property
+    def kind(self) -> EndKind:
+        """For which of its wills that counts."""
+        return EndKind.REMOVED if self.removed else _KINDS.get(self.reason, EndKind.CLOSED)
+
+
+class LastWills(NamedTuple):
+    """What a session has left that is marked as ended, and in whose name.
+
+    Attributes:
+        session: its id.
+        owner: the last owner.
+        epoch: of its claim.
+        principal: whose it was.
+        roles: of the principal.
+        principal_properties: what its credentials vouched for.
+        kind: how it ended.
+        wills: as ``gateway.core.wire.codec.will_packets`` writes them, those for other kinds of ends included.
+    """
+
+    session: SessionId
+    owner: NodeRef
+    epoch: Epoch
+    principal: str
+    roles: frozenset[str]
+    principal_properties: Mapping[str, str]
+    kind: EndKind
+    wills: str
+
+
+class ReceiptsLeft(NamedTuple):
+    """Where somebody who is no session has published, and will not any more.
+
+    Attributes:
+        publisher: the name under which it was.
+        partition: the topic partition.
+    """
+
+    publisher: SessionId
+    partition: int
+
+
+WillExecutor: TypeAlias = "Callable[[Sequence[LastWills]], Awaitable[Sequence[ReceiptsLeft]]]"
+"""Executes wills, each once, however often it is called with the same ones, by whichever nodes at the same time.
+
+Returns where it has published them, to be forgotten. What it raises leaves the sessions marked as ended, to be finished
+later."""
+
+
 class SessionPage(NamedTuple):
     """Some sessions of one session partition.
 
@@ -298,22 +367,37 @@ class SessionStore(Protocol):
             SessionGone, GridUnavailable: as for ``change``.
         """
 
-    async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
+    async def end(
+        self,
+        ownership: Ownership,
+        *,
+        reason: ErrorCode,
+        removed: bool = False,
+        execute: WillExecutor | None = None,
+    ) -> None:
         """End a session and delete everything that belongs to it, its publish receipts included (P7).
+
+        If it has left wills, *execute* is called with them when it is marked as ended, and nobody can go on with it any
+        more, and before anything of it is deleted. If that fails, or this node dies, the session stays marked, and
+        ``expire`` finishes it some seconds later, and executes its wills; so they are not forgotten, and whoever
+        executes them sees to it that each is published once. Without *execute* they are not executed.
 
         Args:
             ownership: by which it is ended.
             reason: SESSION_CLOSED, SESSION_EXPIRED or REVOKED; later claims are refused with it for one window.
+            removed: whether an administrator has asked for it, which counts for its wills.
+            execute: executes wills.
 
         Raises:
             Fenced, GridUnavailable: as for ``change``. A session that is gone already is no error.
         """
 
-    async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+    async def end_all(self, ends: Sequence[SessionEnd], *, execute: WillExecutor | None = None) -> list[bool]:
         """End many sessions together, each as ``end`` does; in the same few round trips as one.
 
         Args:
-            ends: of each session the right by which it is ended, and the reason.
+            ends: which, and why.
+            execute: as of ``end``.
 
         Returns:
             For each whether it has ended; False where ``end`` would raise Fenced.
@@ -339,7 +423,7 @@ class SessionStore(Protocol):
             GridUnavailable: some records may have been written; asking again does no harm.
         """
 
-    async def expire(self, partition: int, *, limit: int) -> list[Ended]:
+    async def expire(self, partition: int, *, limit: int, execute: WillExecutor | None = None) -> list[Ended]:
         """End sessions of one session partition whose window is over, re-checked in the atomic step.
 
         Any number of nodes may call this at the same time: each ended session is in exactly one answer.
@@ -347,6 +431,7 @@ class SessionStore(Protocol):
         Args:
             partition: which of the session partitions.
             limit: most sessions to end in this call.
+            execute: as of ``end``; also for sessions that another node has marked as ended and not finished.
 
         Raises:
             GridUnavailable: see the module.

@@ -15,6 +15,9 @@ from gateway.core.zones.stamps import Origin, Stamp
 from gateway.ports.errors import Fenced, GridRefused
 from gateway.ports.sessions import Ownership
 
+NEVER: Final = 0
+"""In the place of a time: a value does not end."""
+
 
 class TopicValue(NamedTuple):
     """One publish, as the grid keeps and streams it.
@@ -25,12 +28,14 @@ class TopicValue(NamedTuple):
             (``gateway.core.topics.versions``), so that it may be higher than its publisher was told.
         event: id of the publish; stays what it was, whatever happens to the version.
         value: JSON text; empty if the topic was removed.
+        ends: when it ends, in milliseconds of the time of the grid; ``NEVER`` if it does not.
     """
 
     topic: TopicPath
     version: Version
     event: EventId
     value: bytes
+    ends: int = 0
 
 
 NO_NEW_TOPICS: Final = -1
@@ -62,6 +67,8 @@ class PublishCommand(NamedTuple):
             bytes of topics and values then, ``VALUE_BYTES`` for each included; 0 for no limit.
         history: how much history the topic keeps, this event included (``HistoryStore``); None for none. A topic that
             would be one too many with history is not created, nor is anything published to it.
+        ttl: seconds after which the value ends, from its execution on, by the time of the grid; 0 for never. The end is
+            executed by who asks what is ``due``.
     """
 
     ownership: Ownership
@@ -73,6 +80,7 @@ class PublishCommand(NamedTuple):
     most_topics: int = 0
     most_bytes: int = 0
     history: HistoryLimits | None = None
+    ttl: float = 0.0
 
 
 class Published(NamedTuple):
@@ -295,12 +303,40 @@ class TopicStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def due(self, partitions: Sequence[int], *, limit: int) -> Sequence[TopicPath]:
+        """Name topics whose value is to end by now, those due longest first in each partition.
+
+        Args:
+            partitions: in which.
+            limit: most to name of each of them.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def end(self, topics: Sequence[tuple[TopicPath, HistoryLimits | None]], *, keep: float) -> int:
+        """End values whose time is over: each is one atomic step that puts a removal in its place, as ``remove`` does.
+
+        A value is left alone whose time is not over, or that another publish has taken the place of. So it ends once,
+        whoever asks how often, and never a value that was published later. A history goes on, with the end as an event.
+
+        Args:
+            topics: which, and how much history each keeps.
+            keep: seconds to remember the removals, at least.
+
+        Returns:
+            How many have ended now.
+
+        Raises:
+            GridUnavailable: some may have; asking again does no harm.
+        """
+
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """Put values back of which a grid that lost writes has an older publish, or none.
 
         Each is written only if its event is later than the stored one, and appended to its partition's stream so that
         every follower sees it, with a version above all that this generation has shown of the topic. A topic that was
-        removed does not come back by it, nor does a removal of what the grid does not hold.
+        removed does not come back by it, nor does a removal of what the grid does not hold. It ends when it would have.
 
         Returns:
             How many were written.

@@ -42,6 +42,7 @@ class StagedPublish(NamedTuple):
         topic: which topic.
         value: JSON text.
         most_topics, most_bytes, history: as of ``PublishCommand``; in force when it was staged.
+        ttl: as of ``PublishCommand``, from the commit on.
     """
 
     topic: TopicPath
@@ -49,6 +50,7 @@ class StagedPublish(NamedTuple):
     most_topics: int = 0
     most_bytes: int = 0
     history: HistoryLimits | None = None
+    ttl: float = 0.0
 
 
 class StagedSend(NamedTuple):

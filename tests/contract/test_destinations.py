@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Destination, Origin
-from gateway.core.destinations.limits import HistoryLimits, Limits, QueueLimits, WhenFull
+from gateway.core.destinations.limits import HistoryLimits, Limits, QueueLimits, ValueLimits, WhenFull
 from gateway.core.topics.selectors import parse_selector
 from gateway.ports import AllDestinations, Applied, DestinationRemoved, GridUnavailable, TooManyDestinations
 from tests.contract import listening
@@ -48,7 +48,7 @@ async def test_a_follower_is_given_everything_and_then_each_change(harness: Harn
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     first = destination("log/**", HistoryLimits(count=5, age=2.5))
     second = destination("jobs/ünïcode ✓", QueueLimits(full=WhenFull.DROP_OLDEST, ack_within=3.0), FILE)
-    third = destination("log/**", None, FILE, made=1000.25)
+    third = destination("log/**", ValueLimits(), FILE, made=1000.25)
     assert await n1.destinations.put(first)
     async with Listener(n2) as listener:
         await listener.holds(first)
@@ -69,8 +69,8 @@ async def test_what_says_the_same_is_no_change(harness: Harness) -> None:
     async with Listener(grid) as listener:
         assert await grid.destinations.put(destination(made=1.0))
         assert not await grid.destinations.put(destination(made=2.0))
-        assert await grid.destinations.put(destination(limits=None, made=0.5)), "the later one, whenever it was made"
-        await listener.holds(destination(limits=None, made=0.5))
+        assert await grid.destinations.put(destination(limits=ValueLimits(), made=0.5)), "whenever it was made"
+        await listener.holds(destination(limits=ValueLimits(), made=0.5))
         assert len(listener.changes) == 2
 
 
@@ -93,7 +93,7 @@ async def test_a_file_replaces_what_the_file_said_before_and_nothing_else(harnes
     async with Listener(n2) as listener:
         assert await n1.destinations.apply(FILE, [same, other, gone]) == Applied(3, 0)
         await listener.holds(by_hand, same, other, gone)
-        changed, new = destination("b/**", None, FILE), destination("d/**", origin=FILE)
+        changed, new = destination("b/**", ValueLimits(), FILE), destination("d/**", origin=FILE)
         said = [destination("a/**", origin=FILE, made=2000.0), changed, new]
         assert await n1.destinations.apply(FILE, said) == Applied(2, 1)
         await listener.holds(by_hand, same, changed, new)
@@ -122,7 +122,7 @@ async def test_there_is_a_bound_of_all_together(harness: Harness) -> None:
         assert await grid.destinations.restore([one_more]) == 0
         await listener.holds(*by_hand, *file)
         # What is there already can be changed, and replaced by as many.
-        changed = destination(by_hand[0].selector.text, None)
+        changed = destination(by_hand[0].selector.text, ValueLimits())
         assert await grid.destinations.put(changed)
         assert await grid.destinations.apply(FILE, [*file[1:], one_more]) == Applied(1, 1)
         await listener.holds(changed, by_hand[1], *file[1:], one_more)
@@ -143,12 +143,12 @@ async def test_steps_asked_again_after_their_answers_were_lost(harness: Harness)
 async def test_only_what_is_missing_or_older_is_restored(harness: Harness) -> None:
     """Put back those that a grid […] holds not at all, or as they were made earlier."""
     grid = await harness.grid()
-    older, newer = destination("both", made=1.0), destination("both", None, made=2.0)
+    older, newer = destination("both", made=1.0), destination("both", ValueLimits(), made=2.0)
     kept = destination("kept", made=5.0)
     await grid.destinations.put(older)
     await grid.destinations.put(kept)
     async with Listener(grid) as listener:
-        offered = [newer, destination("missing"), destination("kept", None, made=5.0), kept]
+        offered = [newer, destination("missing"), destination("kept", ValueLimits(), made=5.0), kept]
         assert await grid.destinations.restore(offered) == 2
         await listener.holds(newer, destination("missing"), kept)
         assert await grid.destinations.restore(offered) == 0

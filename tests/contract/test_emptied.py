@@ -9,7 +9,16 @@ import pytest
 
 from gateway.core.types import FIRST_GENERATION, Attempt, GridGeneration, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Grid, GridChange, GridState, GridUnavailable, Restored, SessionChanges, SessionRecord
+from gateway.ports import (
+    Grid,
+    GridChange,
+    GridState,
+    GridUnavailable,
+    Restored,
+    SessionChanges,
+    SessionEnd,
+    SessionRecord,
+)
 from tests.contract.examples import claim, ownership, session
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
@@ -31,7 +40,7 @@ STEPS: Final[dict[str, Callable[[Grid, SessionRecord], Awaitable[Any]]]] = {
     "confirm": lambda grid, record: grid.sessions.confirm([(ownership(record), TokenGeneration(1))]),
     "disconnect": lambda grid, record: grid.sessions.disconnect(ownership(record)),
     "end": lambda grid, record: grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED),
-    "end all": lambda grid, record: grid.sessions.end_all([(ownership(record), ErrorCode.SESSION_CLOSED)]),
+    "end all": lambda grid, record: grid.sessions.end_all([SessionEnd(ownership(record), ErrorCode.SESSION_CLOSED)]),
     "restore": lambda grid, record: grid.sessions.restore([record], recreate=False),
     "restore anew": lambda grid, record: grid.sessions.restore([record], recreate=True),
     "verify": lambda grid, _: grid.verify(),

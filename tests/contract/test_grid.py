@@ -32,6 +32,7 @@ from gateway.ports import (
     LeaseLost,
     Restored,
     SessionChanges,
+    SessionEnd,
     TopicValue,
 )
 from tests.contract.examples import claim, claimed, ownership, publish, published, refused, session, topic_of, values_of
@@ -62,7 +63,7 @@ CALLS: dict[str, Callable[[Grid], Awaitable[object]]] = {
     "change": lambda grid: grid.sessions.change(ownership(session()), SessionChanges()),
     "disconnect": lambda grid: grid.sessions.disconnect(ownership(session())),
     "end": lambda grid: grid.sessions.end(ownership(session()), reason=ErrorCode.SESSION_CLOSED),
-    "end_all": lambda grid: grid.sessions.end_all([(ownership(session()), ErrorCode.SESSION_CLOSED)]),
+    "end_all": lambda grid: grid.sessions.end_all([SessionEnd(ownership(session()), ErrorCode.SESSION_CLOSED)]),
     "restore": lambda grid: grid.sessions.restore([session()], recreate=True),
     "expire": lambda grid: grid.sessions.expire(0, limit=1),
     "find": lambda grid: grid.sessions.find(session().id),

@@ -480,3 +480,23 @@ async def test_values_and_forwarded_events_share_one_order(harness: Harness) -> 
         values = await follower.has(PARTITION, 38)
         assert [each.version for each in values] == sorted({each.version for each in values})
         assert (await values_of(grid, PARTITION))[TOPIC] == values[-1]
+
+
+@pytest.mark.promise("P18")
+async def test_a_value_that_ends_crosses_like_any_other_and_so_does_its_end(harness: Harness) -> None:
+    """It is not taken for one that was put back; and one that was put back with its end is."""
+    grid = await harness.grid()
+    position = await grid.topics.position(PARTITION)
+    ends = publish(ownership(session()), 1, TOPIC, b"1")._replace(ttl=harness.short)
+    await published(grid, ends)
+    (held,) = await grid.topics.read([TOPIC])
+    assert held is not None
+    await grid.topics.restore([held._replace(topic=TopicPath(f"{TOPIC}/again"))])
+    await harness.advance(harness.short)
+    assert await grid.topics.end([(TOPIC, None)], keep=LONG) == 1
+
+    batch = await grid.origins.read_after(PARTITION, position, 100)
+
+    assert isinstance(batch, TailBatch)
+    assert [each.value for each in batch.values] == [b"1", b"1", b""]
+    assert batch.arrived == {1: None}

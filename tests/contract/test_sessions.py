@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.types import Attempt, Epoch, NodeRef, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionGone
+from gateway.ports import Fenced, GridUnavailable, SessionChanges, SessionEnd, SessionGone
 from tests.contract.examples import claim, claimed, expire_all, new_id, ownership, refused, session
 from tests.contract.harness import LONG, Harness, node
 from tests.support.clock import eventually
@@ -560,7 +560,7 @@ async def test_many_sessions_end_together_each_by_its_own_right(harness: Harness
     now = claimed(await claim(await harness.grid("n2"), moved, N2, token_generation=1, attempt=1)).record
     await grid.sessions.end(ownership(gone), reason=ErrorCode.SESSION_EXPIRED)
     ends = [
-        (ownership(record), ErrorCode.REVOKED if each % 2 else ErrorCode.SESSION_CLOSED)
+        SessionEnd(ownership(record), ErrorCode.REVOKED if each % 2 else ErrorCode.SESSION_CLOSED)
         for each, record in enumerate(records)
     ]
 
@@ -568,7 +568,7 @@ async def test_many_sessions_end_together_each_by_its_own_right(harness: Harness
         assert await grid.sessions.end_all(ends) == [record is not moved for record in records]
 
     assert await grid.sessions.find(moved.id) == now
-    for record, (_, reason) in list(zip(records, ends, strict=True))[2:-1]:
+    for record, (_, reason, _) in list(zip(records, ends, strict=True))[2:-1]:
         assert await grid.sessions.find(record.id) is None
         assert refused(await claim(grid, record, N1, token_generation=1, attempt=1)) == reason
     assert refused(await claim(grid, gone, N1, token_generation=1, attempt=1)) == ErrorCode.SESSION_EXPIRED

@@ -21,7 +21,7 @@ from redis.exceptions import ConnectionError  # noqa: A004 - that of redis-py
 
 import lb.render
 import lb.topology
-from gateway.adapters.redis.sessions import ENDED_MOST
+from gateway.adapters.redis.session_ends import ENDED_MOST
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.local.ports import free_port
 from gateway.local.processes import ManagedProcess, find_program

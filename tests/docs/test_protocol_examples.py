@@ -41,13 +41,6 @@ from gateway.core.wire.codes import (
     Numbering,
     Outcome,
 )
-from gateway.core.wire.durable_packets import (
-    AdvanceDurable,
-    DurablePlace,
-    OpenDurable,
-    ReleaseDurable,
-    RemoveDurable,
-)
 from gateway.core.wire.errors import RemoteProtocolError
 from gateway.core.wire.packets import (
     Ack,
@@ -68,7 +61,6 @@ from gateway.core.wire.packets import (
     ReadHistory,
     Reply,
     Resume,
-    SessionBody,
     SessionPacket,
     SetProperties,
     Subscribe,
@@ -89,6 +81,7 @@ from gateway.core.wire.queue_packets import (
 from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
 from gateway.settings import Settings
 from tests.docs.exchange import OF_LATER_SECTIONS, WELCOME, Exchange, encode_body
+from tests.docs.later_examples import LATER, session
 
 N1 = ListedNode(NodeId("n1"), ("wss://n1.example.com",))
 N2_URLS = ("wss://n2.example.com:8443", "wss://10.0.0.2")
@@ -128,10 +121,6 @@ def read_examples() -> dict[str, Example]:
 
 
 EXAMPLES: Final = read_examples()
-
-
-def session(number: int, body: SessionBody, received: int | None = None) -> SessionPacket:
-    return SessionPacket(PacketId(number), None if received is None else PacketId(received), body)
 
 
 def refused(request: int, kind: str, field: str, why: str, code: ErrorCode) -> Malformed:
@@ -351,25 +340,7 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
     ),
     "declare": session(11, Declare(RequestNumber(11))),
     "reply-to-declare": session(30, Reply(request=RequestNumber(11), queue="$tmp-4c5a0a1b2c3d4e5f60718293/11")),
-    "durable-open": session(
-        21,
-        OpenDurable(RequestNumber(21), "billing", "orders/**", {17: EventId("17-1-88")}, life=86400.0, take=True),
-    ),
-    "reply-to-durable-open": session(
-        61,
-        Reply(request=RequestNumber(21), durable=DurablePlace(positions={17: EventId("17-1-95")}, created=True)),
-    ),
-    "durable-open-shared": session(25, OpenDurable(RequestNumber(25), "render", "orders/**", shared=True)),
-    "reply-to-durable-open-shared": session(
-        62,
-        Reply(
-            request=RequestNumber(25),
-            durable=DurablePlace(queue="$shared-4c5a0a1b2c3d4e5f60718293/9f8e7d6c5b4a39281706f5e4"),
-        ),
-    ),
-    "durable-advance": session(22, AdvanceDurable(RequestNumber(22), "billing", {17: EventId("17-1-97")})),
-    "durable-release": session(23, ReleaseDurable(RequestNumber(23), "billing")),
-    "durable-remove": session(24, RemoveDurable(RequestNumber(24), "billing")),
+    **LATER,
     "update-snapshot": session(44, Update("prices/XYZ", Version(3), EventId("25-1-9"), None, snapshot=True), 12),
     "unknown-fields-and-nulls": session(1, Subscribe(RequestNumber(1), "a")),
     "a-topic-that-is-not-unicode": session(1, refused(1, "publish", "topic", NOT_UNICODE, ErrorCode.BAD_TOPIC)),

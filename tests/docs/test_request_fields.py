@@ -36,6 +36,7 @@ GOOD: Final[dict[str, Any]] = {
     "keep": ["a"],
     "topic": "a",
     "value": None,
+    "ttl": 30.0,
     "set": {"team": "fx", "desk": None},
 }
 
@@ -47,6 +48,7 @@ OTHER: Final[dict[str, list[Any]]] = {
     "array of strings": ["a", [1], {"a": "a"}],
     "object of strings and nulls": [["a"], {"a": 1}, {"a": ["a"]}, "a"],
     "any JSON value": [],
+    "seconds": ["1", -1, True, 1e9],
 }
 """By the words of a table for a type: values that are of none like it."""
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.destinations.destination import Destination, Origin, rank
-from gateway.core.destinations.limits import HistoryLimits, Limits
+from gateway.core.destinations.limits import HistoryLimits, Limits, ValueLimits
 from gateway.core.destinations.table import DestinationTable
 from gateway.core.topics.selectors import Selector, covers, parse_selector
 from gateway.core.topics.topics import is_reserved
@@ -14,7 +14,8 @@ from gateway.core.types import TopicPath
 from tests.property.topic_strategies import all_selector_texts, naive_matches, selector_texts, topics
 
 SELECTORS = selector_texts().map(parse_selector)
-LIMITS: st.SearchStrategy[Limits] = st.none() | st.integers(1, 5).map(lambda count: HistoryLimits(count=count))
+HISTORIES = st.integers(1, 5).map(lambda count: HistoryLimits(count=count))
+LIMITS: st.SearchStrategy[Limits] = st.just(ValueLimits()) | HISTORIES
 DESTINATIONS = st.builds(Destination, selector=SELECTORS, limits=LIMITS, origin=st.sampled_from(Origin))
 
 

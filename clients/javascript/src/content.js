@@ -8,6 +8,38 @@
 import { GatewayError, InvalidProperties, InvalidValue, RequestRefused, ValueTooLarge } from "./errors.js";
 import { byteLength } from "./packets.js";
 import { changed, SERVERS_PREFIX } from "./selections.js";
+import { checkTopic } from "./selectors.js";
+
+/** Seconds after which a published value can end: a millisecond to a year. */
+const SHORTEST_TTL = 0.001;
+const LONGEST_TTL = 366 * 86_400;
+
+/**
+ * Check the time to live of a value.
+ *
+ * @param {unknown} ttl
+ * @returns {number | undefined}
+ * @throws {TypeError} It is no number of seconds that a value can live.
+ */
+export function checkTtl(ttl) {
+  if (ttl === undefined || ttl === null) return undefined;
+  if (typeof ttl === "number" && (ttl === 0 || (ttl >= SHORTEST_TTL && ttl <= LONGEST_TTL))) return ttl;
+  throw new TypeError(`ttl is 0, or seconds from ${SHORTEST_TTL} to ${LONGEST_TTL}, not ${String(ttl)}`);
+}
+
+/**
+ * Make a publish of what an application wants to publish.
+ *
+ * @param {string} topic
+ * @param {unknown} value
+ * @param {unknown} ttl
+ * @returns {{type: "publish", topic: string, text: string, ttl?: number}}
+ */
+export function publishOf(topic, value, ttl) {
+  const ask = { type: /** @type {const} */ ("publish"), topic: checkTopic(topic), text: encodeValue(value) };
+  const seconds = checkTtl(ttl);
+  return seconds === undefined ? ask : { ...ask, ttl: seconds };
+}
 
 /** Most arrays and objects within each other in a published value (protocol 9.3). */
 export const MAX_NESTING = 128;

@@ -29,6 +29,8 @@
  * @typedef {import("./supervisor.js").Notice} Notice
  * @typedef {import("./supervisor.js").Recovery} Recovery
  * @typedef {import("./supervisor.js").SessionState} SessionState
+ * @typedef {import("./wills.js").EndKind} EndKind
+ * @typedef {import("./wills.js").Will} Will
  */
 
 export { CloseCode, Outcome } from "./codes.js";

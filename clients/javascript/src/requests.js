@@ -34,10 +34,16 @@ export const RETRY_MAXIMUM = 5;
 /**
  * What a transaction can do.
  *
- * @typedef {{type: "publish", topic: string, text: string}
+ * @typedef {{type: "publish", topic: string, text: string, ttl?: number}
  *   | {type: "send", queue: string, text: string, headers?: Record<string, string>, delay?: number, expires?: number}
  *   | {type: "settle", queue: string, as: "accept" | "reject" | "release", messages: [number, number][], delay?: number}
  *   } Operation
+ *
+ * A will whose value is written already.
+ *
+ * @typedef {{topic: string, when?: EndKind[], ttl?: number, text: string}} WrittenWill
+ *
+ * @typedef {import("./wills.js").EndKind} EndKind
  *
  * A request without its number, as it is written.
  *
@@ -54,6 +60,7 @@ export const RETRY_MAXIMUM = 5;
  *   | {type: "durable-advance", name: string, positions: Record<string, string>}
  *   | {type: "durable-release", name: string}
  *   | {type: "durable-remove", name: string}
+ *   | {type: "wills", wills: WrittenWill[]}
  *   | {type: "begin"}
  *   | {type: "stage", transaction: number, operation: Operation}
  *   | {type: "commit", transaction: number}
@@ -76,7 +83,14 @@ export const RETRY_MAXIMUM = 5;
  * @returns {string}
  */
 function written(ask) {
-  if (ask.type === "publish") return `"topic":${JSON.stringify(ask.topic)},"value":${ask.text}`;
+  if (ask.type === "publish") {
+    const ends = ask.ttl === undefined ? "" : `"ttl":${ask.ttl},`;
+    return `${ends}"topic":${JSON.stringify(ask.topic)},"value":${ask.text}`;
+  }
+  if (ask.type === "wills") {
+    const wills = ask.wills.map(({ text, ...said }) => `${JSON.stringify(said).slice(0, -1)},"value":${text}}`);
+    return `"wills":[${wills.join(",")}]`;
+  }
   if (ask.type === "send" || ask.type === "ask" || (ask.type === "answer" && ask.text !== undefined)) {
     const { type: _, text, ...others } = ask;
     return `${JSON.stringify(others).slice(1, -1)},"value":${text}`;

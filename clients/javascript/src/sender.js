@@ -16,6 +16,7 @@ import { changed, Promises, Selections } from "./selections.js";
 import { Streams } from "./streams.js";
 import { TRANSACTIONS } from "./transactions.js";
 import { Wanted } from "./wanted.js";
+import { WILLS } from "./wills.js";
 
 /** Code of the notice with which this client itself declares that a grid had forgotten what it had promised. */
 export const PROMISES_RESTORED = "promises_restored";
@@ -379,7 +380,10 @@ export class RequestSender {
       (ask.type === "history" && !this.#tellsHistory) || (ask.type.startsWith("durable-") && !supports.includes(DURABLES)) ||
       (ask.type === "declare" && !supports.includes("temporary")) ||
       (OF_TRANSACTIONS.has(ask.type) && !supports.includes(TRANSACTIONS)) ||
-      (OF_QUESTIONS.has(ask.type) && !supports.includes(QUESTIONS))
+      (OF_QUESTIONS.has(ask.type) && !supports.includes(QUESTIONS)) ||
+      (ask.type === WILLS && !supports.includes(WILLS)) ||
+      // Nor would it end a value, and keep it for ever.
+      (endsOf(ask) && !supports.includes("ttl"))
         ? new RequestRefused(NOT_KNOWN, "bad_request")
         : obstacle(ask, fields, limits),
     );
@@ -484,4 +488,14 @@ function asksFor({ selector, keep }, keeps) {
 function checkCall({ timeout, signal }) {
   checkSeconds("timeout", timeout);
   checkSignal(signal);
+}
+
+/**
+ * Tell whether a request publishes a value that may have to end.
+ *
+ * @param {Ask} ask
+ */
+function endsOf(ask) {
+  const asked = ask.type === "stage" ? ask.operation : ask;
+  return asked.type === "publish" && asked.ttl !== undefined;
 }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { checkCredential, checkProperties, encodeValue } from "./content.js";
+import { checkCredential, checkProperties, publishOf } from "./content.js";
 import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES, sendOf } from "./consumers.js";
 import { DURABLES, DurableStream } from "./durablestream.js";
 import { checkSeconds, checkSignal } from "./environment.js";
@@ -15,6 +15,7 @@ import { LogReader, parsePosition } from "./logreader.js";
 import { checkTopic, parseSelector } from "./selectors.js";
 import { UpdateStream } from "./streams.js";
 import { Transaction, TRANSACTIONS } from "./transactions.js";
+import { WILLS, writtenWills } from "./wills.js";
 
 /** Events that `history` reads unless it is told otherwise. */
 export const HISTORY_LIMIT = 1000;
@@ -280,13 +281,29 @@ export class Session extends EventTarget {
    *
    * @param {string} topic - Its path, such as `prices/ACME`.
    * @param {unknown} value - What JSON has a text for; taken as it is now.
-   * @param {CallOptions} [options]
+   * @param {CallOptions & {ttl?: number}} [options] - Seconds after which the value ends, unless another one has taken its
+   *   place: subscribers get an update that is `removed`. 0 for ever, whatever the topic's destination says.
    * @returns {Promise<Receipt>} Once the publish is in the grid.
    */
   async publish(topic, value, options = {}) {
-    const ask = { type: /** @type {const} */ ("publish"), topic: checkTopic(topic), text: encodeValue(value) };
+    const ask = publishOf(topic, value, options.ttl);
+    if (ask.ttl !== undefined) this.#checkSupports("ttl", "values that end");
     const reply = await this.#supervisor.sender.request(ask, options);
     return { eventId: reply.event ?? "", version: reply.version ?? 0 };
+  }
+
+  /**
+   * Have the gateway publish something when this session ends, in the place of what was set before: once, whoever ends the
+   * session, also if its node has died.
+   *
+   * @param {readonly import("./wills.js").Will[]} wills - 8 at most, published in this order; none to leave nothing.
+   * @param {CallOptions} [options]
+   * @returns {Promise<void>} Once the grid has them.
+   */
+  async setWills(wills, options = {}) {
+    const ask = { type: /** @type {const} */ ("wills"), wills: writtenWills(wills) };
+    this.#checkSupports(WILLS, "last wills");
+    await this.#supervisor.sender.request(ask, options);
   }
 
   // --- Durable subscriptions ----------------------------------------------------------------------------------------

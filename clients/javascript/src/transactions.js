@@ -10,10 +10,9 @@
  */
 
 import { sendOf } from "./consumers.js";
-import { encodeValue } from "./content.js";
+import { publishOf } from "./content.js";
 import { checkSeconds } from "./environment.js";
 import { NoSuchTransaction, RequestRefused } from "./errors.js";
-import { checkTopic } from "./selectors.js";
 
 /** The word of a server that knows transactions (protocol 16.1). */
 export const TRANSACTIONS = "transactions";
@@ -63,11 +62,12 @@ export class Transaction {
    *
    * @param {string} topic
    * @param {unknown} value - Taken as it is now.
+   * @param {{ttl?: number}} [options] - As of `Session.publish`; the seconds begin with the commit.
    * @returns {Promise<void>}
    * @throws {NoSuchTransaction} It is over, or was rolled back, as nobody had gone on with it.
    */
-  async publish(topic, value) {
-    await this.#stage({ type: "publish", topic: checkTopic(topic), text: encodeValue(value) });
+  async publish(topic, value, { ttl } = {}) {
+    await this.#stage(publishOf(topic, value, ttl));
   }
 
   /**

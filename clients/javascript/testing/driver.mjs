@@ -69,7 +69,8 @@ const COMMANDS = {
   closeStream: ({ name }) => streams.get(name).close(),
   openStreams: () => [...streams].filter(([, { closed }]) => !closed).map(([name]) => name),
   unsubscribe: ({ selector }) => session.unsubscribe(selector),
-  publish: ({ topic, value }) => session.publish(topic, value),
+  publish: ({ topic, value, options }) => session.publish(topic, value, options),
+  setWills: ({ wills }) => session.setWills(wills),
   publishMany: ({ topic, values }) => Promise.all(values.map((value) => session.publish(topic, value))),
   // All together, and what becomes of each.
   async settleMany({ asks }) {

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from gateway.core.destinations.destination import Origin
 from gateway.core.destinations.limits import LEAST_BYTES, LONGEST_AGE, LONGEST_PAUSE
 from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, RevocationKind
+from gateway.core.wire.publish_packet import LONGEST_TTL, SHORTEST_TTL
 from gateway.ports.administration import NodeState
 
 MOST_ITEMS: Final = 1000
@@ -282,6 +283,10 @@ class Topic(Told):
     event: str = Field(description="Id of the publish that set the value.")
     size: int = Field(description="Bytes of the value's JSON text.")
     value: JsonValue = Field(default=None, description="The value, if it was requested.")
+    ends: float | None = Field(
+        default=None,
+        description="When the value ends, in seconds since 1970 by the clock of the cluster; null if it does not.",
+    )
 
 
 class TopicPage(Told):
@@ -415,7 +420,7 @@ class DestinationPath(Given):
 
 
 class DestinationLimits(Given):
-    """Limits of a history or of a queue, in seconds and bytes; what is left out is as by default."""
+    """Limits of a value, a history or a queue, in seconds and bytes; what is left out is as by default."""
 
     count: int | None = Field(
         default=None,
@@ -463,6 +468,12 @@ class DestinationLimits(Given):
     )
     dead_age: float | None = Field(
         default=None, ge=1, le=LONGEST_AGE, description="Of a queue: how long a dead letter is kept."
+    )
+    ttl: float | None = Field(
+        default=None,
+        ge=SHORTEST_TTL,
+        le=LONGEST_TTL,
+        description="Time after which a value ends, in seconds, unless its publisher says otherwise; null for never.",
     )
 
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from gateway.core.session.stored_size import record_bytes
 from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.will_packets import WILLS_PROPERTY
 from gateway.ports import (
     Claimed,
     ClaimRefused,
@@ -24,14 +26,19 @@ from gateway.ports import (
     Ended,
     Fenced,
     Identity,
+    LastWills,
     LeftSizes,
     Ownership,
     Restored,
     SessionChanges,
+    SessionEnd,
     SessionGone,
     SessionPage,
     SessionRecord,
 )
+
+ENDING_GRACE: Final = 5.0
+"""Seconds that whoever marked a session as ended has to finish, as on Redis."""
 
 
 @dataclass(slots=True)
@@ -44,6 +51,8 @@ class _Stored:
         previous: who owned it before the last claim, so that the same claim can be answered again.
         before: who owned it before that one.
         deadline: end of the window by the grid's clock; None while connected.
+        ending: set once it is marked as ended, and its wills are being executed.
+        executed: they are.
     """
 
     record: SessionRecord
@@ -51,6 +60,13 @@ class _Stored:
     previous: NodeRef
     before: NodeRef
     deadline: float | None
+    ending: SessionEnd | None = None
+    executed: bool = False
+
+    @property
+    def has_wills(self) -> bool:
+        """Whether there are wills to be executed."""
+        return WILLS_PROPERTY in self.record.properties and not self.executed
 
     def shown(self) -> SessionRecord:
         """Return the record as the port shows it, which nobody else changes."""
@@ -191,9 +207,11 @@ class SessionTable:
         stored = self._partition_of(session, now).sessions.get(session)
         if stored is None:
             return self._why_gone(session, now)
+        record = stored.record
+        if stored.ending is not None:
+            return stored.ending.reason
         if stored.deadline is not None and stored.deadline <= now:
             return ErrorCode.SESSION_EXPIRED
-        record = stored.record
         if token_generation < record.confirmed:
             return ErrorCode.TOKEN_SUPERSEDED
         if attempt < record.attempt or (attempt == record.attempt and by != record.owner):
@@ -263,9 +281,52 @@ class SessionTable:
     def end(self, ownership: Ownership, reason: ErrorCode, now: float) -> None:
         """See ``SessionStore.end``; the receipts are deleted by the caller in the same step."""
         partition = self._partition_of(ownership.session, now)
-        if ownership.session in partition.sessions:
-            self._owned(ownership, now)
-            partition.bury(ownership.session, reason, now)
+        stored = partition.sessions.get(ownership.session)
+        if stored is not None:
+            self._check_owner(stored, ownership)
+            partition.bury(ownership.session, reason if stored.ending is None else stored.ending.reason, now)
+
+    def mark(self, end: SessionEnd, now: float) -> LastWills | None:
+        """Mark a session as ended if it has wills to be executed, so that nobody can go on with it.
+
+        Raises:
+            Fenced: as ``end``.
+        """
+        partition = self._partition_of(end.ownership.session, now)
+        stored = partition.sessions.get(end.ownership.session)
+        if stored is None:
+            return None
+        self._check_owner(stored, end.ownership)
+        if not stored.has_wills:
+            return None
+        ending = end if stored.ending is None else stored.ending
+        partition.put(replace(stored, ending=ending, deadline=now + ENDING_GRACE))
+        record = stored.record
+        return LastWills(
+            session=record.id,
+            owner=record.owner,
+            epoch=record.epoch,
+            principal=record.principal,
+            roles=record.roles,
+            principal_properties=record.principal_properties,
+            kind=ending.kind,
+            wills=record.properties[WILLS_PROPERTY],
+        )
+
+    def mark_due(self, number: int, limit: int, now: float) -> list[LastWills]:
+        """Mark sessions whose window is over, likewise."""
+        marked = []
+        for session in self._due(number, limit, now):
+            record = self._partitions[number].sessions[session].record
+            ownership = Ownership(session, record.owner, record.epoch)
+            marked.append(self.mark(SessionEnd(ownership, ErrorCode.SESSION_EXPIRED), now))
+        return [each for each in marked if each is not None]
+
+    def wills_executed(self, session: SessionId) -> None:
+        """The wills of a session that is marked as ended are executed."""
+        stored = self._partitions[session_partition(session)].sessions.get(session)
+        if stored is not None:
+            stored.executed = True
 
     def restore(self, record: SessionRecord, now: float, *, recreate: bool) -> Restored:
         """See ``SessionStore.restore``, for one session."""
@@ -276,34 +337,52 @@ class SessionTable:
                 return Restored.GONE
         else:
             held = stored.record
+            if stored.ending is not None:
+                return Restored.GONE
             another = held.epoch == record.epoch and held.owner != record.owner
             if held.attempt > record.attempt or held.epoch > record.epoch or another:
                 return Restored.FENCED
         partition.put(_fresh(record, now))
         return Restored.WRITTEN
 
-    def expire(self, number: int, limit: int, now: float) -> list[Ended]:
-        """See ``SessionStore.expire``; the receipts are deleted by the caller in the same step."""
+    def expire(self, number: int, limit: int, now: float, executed: Collection[SessionId] | None) -> list[Ended]:
+        """See ``SessionStore.expire``; the receipts are deleted by the caller in the same step.
+
+        Args:
+            number: of the partition.
+            limit: most sessions to end.
+            now: the grid's clock.
+            executed: of those with wills, only these; None for all of them, as wills are not executed.
+        """
         partition = self._partitions[number]
         partition.sweep(now)
-        due = sorted((deadline, session) for session, deadline in partition.deadlines.items() if deadline <= now)
-        records = [partition.sessions[session].record for _, session in due[:limit]]
-        ended = [Ended(each.id, each.owner, each.epoch) for each in records]
-        for each in ended:
-            partition.bury(each.session, ErrorCode.SESSION_EXPIRED, now)
+        due = [*(executed or ()), *self._due(number, limit, now)]
+        ended: list[Ended] = []
+        for session in dict.fromkeys(due):
+            stored = partition.sessions.get(session)
+            if stored is None or (executed is not None and stored.has_wills):
+                continue
+            reason = ErrorCode.SESSION_EXPIRED if stored.ending is None else stored.ending.reason
+            if reason is ErrorCode.SESSION_EXPIRED:
+                ended.append(Ended(session, stored.record.owner, stored.record.epoch))
+            partition.bury(session, reason, now)
         return ended
+
+    def _due(self, number: int, limit: int, now: float) -> list[SessionId]:
+        deadlines = self._partitions[number].deadlines.items()
+        return [session for _, session in sorted((at, session) for session, at in deadlines if at <= now)[:limit]]
 
     def find(self, session: SessionId) -> SessionRecord | None:
         """See ``SessionStore.find``."""
         stored = self._partitions[session_partition(session)].sessions.get(session)
-        return None if stored is None else stored.shown()
+        return None if stored is None or stored.ending is not None else stored.shown()
 
     def page(self, number: int, after: SessionId | None, limit: int) -> SessionPage:
         """See ``SessionStore.page``."""
         sessions = self._partitions[number].sessions
         found = sorted(session for session in sessions if after is None or session > after)[:limit]
         last = found[-1] if len(found) == limit else None
-        return SessionPage([sessions[session].shown() for session in found], last)
+        return SessionPage([sessions[each].shown() for each in found if sessions[each].ending is None], last)
 
     def left(self, number: int, besides: Collection[NodeRef], start: int, limit: int) -> LeftSizes:
         """See ``SessionStore.left``."""
@@ -370,9 +449,15 @@ class SessionTable:
         stored = self._partition_of(ownership.session, now).sessions.get(ownership.session)
         if stored is None:
             raise SessionGone(self._why_gone(ownership.session, now))
+        self._check_owner(stored, ownership)
+        if stored.ending is not None:
+            raise SessionGone(stored.ending.reason)
+        return stored
+
+    @staticmethod
+    def _check_owner(stored: _Stored, ownership: Ownership) -> None:
         if (stored.record.owner, stored.record.epoch) != (ownership.owner, ownership.epoch):
             raise Fenced(f"session {ownership.session} belongs to {stored.record.owner} in epoch {stored.record.epoch}")
-        return stored
 
     def _why_gone(self, session: SessionId, now: float) -> ErrorCode:
         tombstone = self._partition_of(session, now).tombstones.get(session)

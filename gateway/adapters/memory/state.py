@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 
@@ -44,6 +45,7 @@ from gateway.ports import (
     Handling,
     HandlingRefused,
     HeldQuestion,
+    LastWills,
     MessageId,
     NotDeclared,
     OpenResult,
@@ -53,9 +55,11 @@ from gateway.ports import (
     PublishResult,
     QueueBounds,
     QueueFull,
+    ReceiptsLeft,
     SendCommand,
     SendResult,
     Sent,
+    SessionEnd,
     SettleCommand,
     SettleResult,
     Staged,
@@ -121,6 +125,8 @@ class GridData:
         self._seal = NO_SEAL
         self.lost_at: float | None = None
         self._cluster = ""
+        self._closed: set[SessionId] = set()
+        """Publishers that are no sessions, and publish nothing any more."""
 
     @property
     def generation(self) -> GridGeneration:
@@ -176,7 +182,7 @@ class GridData:
         """
         return [
             Fenced(f"session {each.ownership.session} has ended")
-            if self.sessions.has_ended(each.ownership.session, now)
+            if self.sessions.has_ended(each.ownership.session, now) or each.ownership.session in self._closed
             else self.topics.publish(each, self._generation, now, held=self.sessions.__contains__)
             for each in commands
         ]
@@ -419,10 +425,26 @@ class GridData:
         self.durables.forget(session, now)
         self.transactions.forget(session)
 
-    def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]], now: float) -> list[bool]:
+    def mark_all(self, ends: Sequence[SessionEnd], now: float) -> list[LastWills]:
+        """Mark those sessions as ended that have wills to be executed; returns these."""
+        left = []
+        for each in ends:
+            with suppress(Fenced):
+                left.append(self.sessions.mark(each, now))
+        return [each for each in left if each is not None]
+
+    def wills_executed(self, left: Sequence[LastWills], receipts: Sequence[ReceiptsLeft]) -> None:
+        """Wills are executed; nothing of their publishers stays."""
+        for each in left:
+            self.sessions.wills_executed(each.session)
+        for place in receipts:
+            self.topics.forget(place.publisher)
+            self._closed.add(place.publisher)
+
+    def end_all(self, ends: Sequence[SessionEnd], now: float) -> list[bool]:
         """End sessions, each one atomic step; tells for each whether its ownership was accepted."""
         ended = []
-        for ownership, reason in ends:
+        for ownership, reason, *_ in ends:
             try:
                 self.end(ownership, reason, now)
             except Fenced:
@@ -431,9 +453,12 @@ class GridData:
                 ended.append(True)
         return ended
 
-    def expire(self, partition: int, limit: int, now: float) -> list[Ended]:
+    def expire(
+        self, partition: int, limit: int, now: float, executed: Sequence[LastWills] | None = None
+    ) -> list[Ended]:
         """End sessions whose window is over; their receipts and consumers go with them."""
-        ended = self.sessions.expire(partition, limit, now)
+        done = None if executed is None else [each.session for each in executed]
+        ended = self.sessions.expire(partition, limit, now, done)
         for each in ended:
             self._forget(each.session, now)
         return ended

@@ -31,6 +31,7 @@ from gateway.ports import (
     Identity,
     JournalBatch,
     KeptTopics,
+    LastWills,
     LeaseTable,
     LeftSizes,
     LostNode,
@@ -46,6 +47,7 @@ from gateway.ports import (
     RevocationChanges,
     RevocationNews,
     SessionChanges,
+    SessionEnd,
     SessionPage,
     SessionRecord,
     StreamPosition,
@@ -56,6 +58,7 @@ from gateway.ports import (
     TopicPage,
     TopicValue,
     Unblocked,
+    WillExecutor,
 )
 
 
@@ -112,13 +115,32 @@ class MemorySessionStore:
         """See the port."""
         await self._connection.run(lambda grid, now: grid.sessions.pass_on(ownership, to, now))
 
-    async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
+    async def end(
+        self,
+        ownership: Ownership,
+        *,
+        reason: ErrorCode,
+        removed: bool = False,
+        execute: WillExecutor | None = None,
+    ) -> None:
         """See the port."""
+        await self._execute([SessionEnd(ownership, reason, removed)], execute)
         await self._connection.run(lambda grid, now: grid.end(ownership, reason, now))
 
-    async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+    async def end_all(self, ends: Sequence[SessionEnd], *, execute: WillExecutor | None = None) -> list[bool]:
         """See the port."""
+        await self._execute(ends, execute)
         return await self._connection.run(lambda grid, now: grid.end_all(ends, now))
+
+    async def _execute(self, ends: Sequence[SessionEnd], execute: WillExecutor | None) -> None:
+        if execute is not None:
+            left = await self._connection.run(lambda grid, now: grid.mark_all(ends, now))
+            await self._executed(left, execute)
+
+    async def _executed(self, left: Sequence[LastWills], execute: WillExecutor) -> None:
+        if left:
+            receipts = await execute(left)
+            await self._connection.run(lambda grid, _now: grid.wills_executed(left, receipts))
 
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """See the port."""
@@ -126,9 +148,13 @@ class MemorySessionStore:
             lambda grid, now: [grid.sessions.restore(each, now, recreate=recreate) for each in records]
         )
 
-    async def expire(self, partition: int, *, limit: int) -> list[Ended]:
+    async def expire(self, partition: int, *, limit: int, execute: WillExecutor | None = None) -> list[Ended]:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now))
+        if execute is None:
+            return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now))
+        left = await self._connection.run(lambda grid, now: grid.sessions.mark_due(partition, limit, now))
+        await self._executed(left, execute)
+        return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now, left))
 
     async def find(self, session: SessionId) -> SessionRecord | None:
         """See the port."""
@@ -288,6 +314,16 @@ class MemoryTopicStore:
     async def remove(self, topic: TopicPath, *, keep: float, history: HistoryLimits | None = None) -> Published | None:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.remove(topic, keep, now, history))
+
+    async def due(self, partitions: Sequence[int], *, limit: int) -> Sequence[TopicPath]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.topics.due(partitions, limit, now))
+
+    async def end(self, topics: Sequence[tuple[TopicPath, HistoryLimits | None]], *, keep: float) -> int:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: sum(grid.topics.end(each, grid.generation, keep, now, kept) for each, kept in topics)
+        )
 
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See the port."""

@@ -17,6 +17,7 @@ from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, Se
 from gateway.core.zones.routes import ClusterId
 from gateway.core.zones.stamps import Mark
 from gateway.ports import (
+    NEVER,
     NO_NEW_TOPICS,
     VALUE_BYTES,
     Arrived,
@@ -82,6 +83,7 @@ class _Partition:
         values: the newest value of each topic.
         receipts: by session, the least recently used first.
         removed: when which removal may be forgotten.
+        ending: topics that were given a value that ends.
         held: bytes of the values.
         least: versions of new topics are above it, as they may be those of topics that were removed and forgotten.
         histories: of the topics that have any.
@@ -94,6 +96,7 @@ class _Partition:
     values: dict[TopicPath, TopicValue] = field(default_factory=dict)
     receipts: OrderedDict[SessionId, _Receipts] = field(default_factory=OrderedDict)
     removed: dict[TopicPath, float] = field(default_factory=dict)
+    ending: set[TopicPath] = field(default_factory=set)
     least: Version = NO_VERSION
     held: int = 0
 
@@ -105,6 +108,10 @@ class _Partition:
     def store(self, value: TopicValue) -> None:
         """Store a value."""
         self.held += self.growth(value.topic, value.value)
+        if value.ends:
+            self.ending.add(value.topic)
+        else:
+            self.ending.discard(value.topic)
         self.values[value.topic] = value
 
     def forget_removals(self, now: float) -> None:
@@ -170,7 +177,7 @@ class Topics:
                 answers[command.request] = NotStored(duplicate=True)
             return NotStored(duplicate=False)
         before = partition.values.get(command.topic)
-        value = self._write(number, generation, command.topic, command.value)
+        value = self._write(number, generation, command.topic, command.value, _end_of(command.ttl, now))
         if command.history is not None:
             partition.histories.append(value, before, command.history, now)
         if command.request > command.settled:
@@ -206,7 +213,7 @@ class Topics:
         """Execute a publish of a transaction."""
         partition = self._partitions[number]
         before = partition.values.get(publish.topic)
-        value = self._write(number, generation, publish.topic, publish.value)
+        value = self._write(number, generation, publish.topic, publish.value, _end_of(publish.ttl, now))
         if publish.history is not None:
             partition.histories.append(value, before, publish.history, now)
 
@@ -320,7 +327,7 @@ class Topics:
             return None
         if not stored.value:
             return Published(stored.version, stored.event, duplicate=True)
-        removal = self._write(number, generation, topic, b"")
+        removal = self._write(number, generation, topic, b"", NEVER)
         partition.removed[topic] = now + keep
         if history is not None:
             partition.histories.drop(topic, known=True)
@@ -328,6 +335,31 @@ class Topics:
                 partition.histories.append(removal, stored, history, now)
         partition.forget_removals(now)
         return Published(removal.version, removal.event, duplicate=False)
+
+    def due(self, partitions: Iterable[int], limit: int, now: float) -> list[TopicPath]:
+        """See ``TopicStore.due``."""
+        found: list[TopicPath] = []
+        for number in partitions:
+            partition = self._partitions[number]
+            ends = sorted((partition.values[topic].ends, topic) for topic in partition.ending)
+            found += [topic for at, topic in ends if at <= now * 1000][:limit]
+        return found
+
+    def end(
+        self, topic: TopicPath, generation: GridGeneration, keep: float, now: float, history: HistoryLimits | None
+    ) -> bool:
+        """End one value; see ``TopicStore.end``."""
+        number = topic_partition(topic, self._depth)
+        partition = self._partitions[number]
+        stored = partition.values.get(topic)
+        if stored is None or not 0 < stored.ends <= now * 1000:
+            return False
+        removal = self._write(number, generation, topic, b"", NEVER)
+        partition.removed[topic] = now + keep
+        if history is not None and partition.histories.takes(topic):
+            partition.histories.append(removal, stored, history, now)
+        partition.forget_removals(now)
+        return True
 
     def restore(self, value: TopicValue, generation: GridGeneration, now: float) -> bool:
         """Put one value back; see ``TopicStore.restore``. It keeps the id of the publish that it came from."""
@@ -383,7 +415,7 @@ class Topics:
         if growth > 0 and event.most_bytes and partition.held + growth > event.most_bytes:
             return NotTaken.BYTES
         came = Arrived(event.arrival, event.origin, event.stamp, event.path)
-        value = self._write(number, generation, topic, event.value, came=(came,))
+        value = self._write(number, generation, topic, event.value, NEVER, came=(came,))
         if not event.value:
             partition.removed[topic] = now + RESTORED_REMOVAL
         if history is not None:
@@ -453,6 +485,7 @@ class Topics:
         generation: GridGeneration,
         topic: TopicPath,
         text: bytes,
+        ends: int,
         *,
         came: tuple[Arrived] | None = None,
     ) -> TopicValue:
@@ -462,7 +495,7 @@ class Topics:
         version = Version(max(partition.least if stored is None else stored.version, least) + 1)
 
         def make(position: StreamPosition) -> TopicValue:
-            return TopicValue(topic, version, position.event(number), text)
+            return TopicValue(topic, version, position.event(number), text, ends)
 
         value = partition.stream.append(generation, make, came=came)
         partition.store(value)
@@ -479,6 +512,10 @@ class Topics:
                 else:
                     del partition.receipts[session]
             return
+
+
+def _end_of(ttl: float, now: float) -> int:
+    return round((now + ttl) * 1000) if ttl else NEVER
 
 
 def _shown(value: TopicValue, generation: GridGeneration) -> TopicValue:

@@ -40,11 +40,16 @@ key                              type    content
                                          one: ``<mark>|<cluster> <ranges>;…``, and of the empty topic
                                          ``<link> <term>;…`` (``scripts/origins.lua``). Goes when a removed topic is
                                          forgotten; the empty topic stays.
+``P:{t17}:endings``              hash    topic → ``<when (ms)> <generation>-<sequence>`` of a value that ends, as its
+                                         publish; ``endings.lua``. Written with the value; deleted when its time is
+                                         over, also where another value has taken its place meanwhile.
+``P:{t17}:ends``                 zset    topic → when its value ends (ms of the time of the grid). As ``endings``.
 ``P:{t17}:stream``               stream  ``<generation>-<sequence>`` → ``[topic, "<version> <value>"]``; of a restored
-                                         value also ``["event", <id of its publish>]``, and of one of another cluster
-                                         ``["event", <its own id>, "zone", <how it came>]``. Entry 0 of each generation
-                                         is a marker with an empty topic. Trimmed to about ``stream_length``
-                                         entries; stays.
+                                         value also ``["event", <id of its publish>]``, and behind that of one that
+                                         ends ``["ends", <when (ms)>]``, of one of another cluster
+                                         ``["event", <its own id>, "zone", <how it came>]``. A value that ends has its
+                                         own id as ``event``. Entry 0 of each generation is a marker with an empty
+                                         topic. Trimmed to about ``stream_length`` entries; stays.
 ``P:{t17}:log:<topic>``           stream  History of a topic: ``<generation>-<sequence>`` of the last event that was
                                          published in one step → ``[<ms> <id of the event before the first of them>,
                                          "<version> <value>"]`` of the last, and ``[<sequence>, "<version> <value>"]``
@@ -188,7 +193,8 @@ hold receipts, comma-separated), ``previous`` (owner before the last claim), ``b
 until the first claim), ``term`` (of the lease under which the owner took it), what the credentials gave: ``roles`` and
 ``principal_properties`` (JSON), ``credential_expires`` (seconds since 1970), ``credential`` (its id), and what it
 handles: ``handlers`` (JSON: selector → concurrency), each empty for nothing and missing in what an older node wrote;
-and, once it is being ended, ``ended`` (the reason).
+and, once it is being ended, ``ended`` (the reason), and of one with wills (its
+property ``$wills``) also ``ended_as`` (for which of them that counts) and ``executed`` (they are).
 
 Fields of the state of a journal stream: ``incarnation`` (random; another one when the grid had lost the stream),
 ``producer:<incarnation of a node>`` (``<number of its last batch> <when, in ms>``; forgotten a day after the last one),
@@ -277,8 +283,7 @@ class Keys:
     def __init__(self, prefix: str) -> None:  # noqa: PLR0915 - a name for each kind of key
         if "{" in prefix or "}" in prefix:
             raise ValueError(f"the key prefix {prefix!r} must not contain braces")
-        self._prefix = prefix
-        self.grid = f"{prefix}:{{nodes}}:grid"
+        self._prefix, self.grid = prefix, f"{prefix}:{{nodes}}:grid"
         self.leases = f"{prefix}:{{nodes}}:leases"
         self.members = f"{prefix}:{{nodes}}:members"
         self.takeovers = f"{prefix}:{{nodes}}:takeovers"
@@ -310,6 +315,7 @@ class Keys:
         self.sizes = tuple(f"{each}sizes" for each in topics)
         self.removed = tuple(f"{each}removed" for each in topics)
         self.origins = tuple(f"{each}origins" for each in topics)
+        self.endings, self.ends = (tuple(f"{each}{part}" for each in topics) for part in ("endings", "ends"))
         self.closed = tuple(f"{each}closed" for each in topics)
         self.logs = tuple(f"{each}logs" for each in topics)
         self.log_marks = tuple(f"{each}log-marks" for each in topics)

@@ -12,8 +12,9 @@ from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.history import LogWriter
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.scripts import Argument, Command
-from gateway.adapters.redis.stream_entries import NOTHING, PLAIN_FIELDS, read_arrived, read_entry, read_path
-from gateway.adapters.redis.topics import FORGET_COUNT, PUBLISH_BYTES, PUBLISH_COUNT, RESTORED_REMOVAL_MS
+from gateway.adapters.redis.stream_entries import NOTHING, is_published, read_arrived, read_entry, read_path
+from gateway.adapters.redis.topic_steps import PUBLISH_BYTES, PUBLISH_COUNT
+from gateway.adapters.redis.topics import FORGET_COUNT, RESTORED_REMOVAL_MS
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.topics import topic_partition
 from gateway.core.topics.versions import place_of
@@ -164,7 +165,7 @@ class RedisOrigins:
             end = int(sequence)
             try:
                 value = read_entry(partition, number, fields)
-                if len(fields) != PLAIN_FIELDS:
+                if not is_published(number, fields):
                     arrived[len(values)] = read_arrived(fields)
                 values.append(value)
             except (ValueError, IndexError, GatewayError) as error:

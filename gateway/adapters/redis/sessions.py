@@ -9,17 +9,15 @@ import orjson
 
 from gateway.adapters.redis import scripts
 from gateway.adapters.redis.batcher import ScriptFailed, fresh
-from gateway.adapters.redis.durables import DURABLE_MARK, read_member, release_command
-from gateway.adapters.redis.exchanges import EXCHANGE_MARK, leave_exchanges
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
-from gateway.adapters.redis.queues import head, leave_command
 from gateway.adapters.redis.scripts import Argument, Command
+from gateway.adapters.redis.session_ends import SessionEnds, split_partitions
 from gateway.adapters.redis.write_gate import ANY_TERM, WriteGate
 from gateway.core.session.stored_size import ENTRY_BYTES, HANDLER_BYTES, RECEIPTS_BYTES, SESSION_BYTES
 from gateway.core.topics.topics import session_partition
-from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
+from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Claimed,
@@ -32,28 +30,12 @@ from gateway.ports import (
     Ownership,
     Restored,
     SessionChanges,
+    SessionEnd,
     SessionGone,
     SessionPage,
     SessionRecord,
+    WillExecutor,
 )
-
-ENDING_GRACE_MS: Final = 5_000
-"""Milliseconds that whoever marked a session as ended has to finish, before a reaper does; the steps that are left take
-two round trips."""
-
-ENDED_MOST: Final = 10_000
-"""Ended sessions that one partition remembers: about 1 MB, and beyond it the oldest are refused as unknown."""
-
-_SHORTEST_MEMORY_MS: Final = 1_000
-"""Milliseconds for which an ended session is remembered at least, however short its window was."""
-
-_LATE_PUBLISH_MS: Final = 600_000
-"""Milliseconds for which a publish of a session that has ended may be under way: at a node that was suspended, at one
-that tries again while it cannot reach Redis, in buffers of the network or of a Redis that stands still."""
-
-_CLOCK_SET_MS: Final = 3_600_000
-"""Milliseconds by which the clock of Redis may be set forward without a record being forgotten that others rely on: a
-machine that keeps time at all is never off by that much, and an administrator may take one hour for another."""
 
 
 class RedisSessions:
@@ -72,6 +54,7 @@ class RedisSessions:
         self._batcher = grid.batcher
         self._keys = keys
         self._write_gate = write_gate
+        self._ends = SessionEnds(grid, keys, foreign)
 
     async def create(self, record: SessionRecord) -> None:
         """See ``SessionStore.create``."""
@@ -213,37 +196,32 @@ class RedisSessions:
         )
         self._check(reply, ownership)
 
-    async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
+    async def end(
+        self,
+        ownership: Ownership,
+        *,
+        reason: ErrorCode,
+        removed: bool = False,
+        execute: WillExecutor | None = None,
+    ) -> None:
         """See ``SessionStore.end``."""
-        (ended,) = await self.end_all([(ownership, reason)])
+        (ended,) = await self.end_all([SessionEnd(ownership, reason, removed)], execute=execute)
         if not ended:
             raise _fenced(ownership)
 
-    async def end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
-        """See ``SessionStore.end_all``.
+    async def end_all(self, ends: Sequence[SessionEnd], *, execute: WillExecutor | None = None) -> list[bool]:
+        """See ``SessionStore.end_all``."""
+        return await self._ends.end_all(ends, execute)
 
-        Three steps, as receipts live under other hash tags: mark the sessions, from which moment they are refused;
-        delete the receipts; delete the sessions. If this node dies in between, a reaper finishes.
-        """
-        replies = await self._batcher.call_all(
-            [
-                scripts.SESSION_END(
-                    *(*self._all_keys(ownership.session)[:3], self._opened(ownership.session), *self._timed()),
-                    *(ownership.session, str(ownership.owner), ownership.epoch, reason.value, ENDING_GRACE_MS),
-                )
-                for ownership, reason in ends
-            ],
-            gated=True,
+    async def expire(self, partition: int, *, limit: int, execute: WillExecutor | None = None) -> list[Ended]:
+        """See ``SessionStore.expire``."""
+        keys = self._keys
+        due = await self._batcher.call(
+            scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], self._grid.clock.argument(), limit)
         )
-        self._see_to(*replies)
-        await self._delete(
-            [
-                (ownership.session, *reply[1:3])
-                for (ownership, _), reply in zip(ends, replies, strict=True)
-                if reply not in (b"fenced", b"gone")
-            ]
-        )
-        return [reply != b"fenced" for reply in replies]
+        if not due:
+            return []
+        return await self._ends.expire(await self._named(partition, keys.deadlines[partition], due), execute)
 
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """See ``SessionStore.restore``."""
@@ -264,30 +242,6 @@ class RedisSessions:
         )
         self._see_to(*replies)
         return [Restored(reply.decode()) for reply in replies]
-
-    async def expire(self, partition: int, *, limit: int) -> list[Ended]:
-        """See ``SessionStore.expire``."""
-        keys = self._keys
-        due = await self._batcher.call(
-            scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], self._grid.clock.argument(), limit)
-        )
-        if not due:
-            return []
-        sessions, clock = await self._named(partition, keys.deadlines[partition], due), self._grid.clock.argument()
-        replies = await self._batcher.call_all(
-            [scripts.SESSION_EXPIRE(*self._all_keys(each)[:3], clock, each, ENDING_GRACE_MS) for each in sessions]
-        )
-        for session, reply in zip(sessions, replies, strict=True):
-            if reply == b"foreign":
-                self._foreign.skipped(keys.session(session), "its fields", "they are not those of a session")
-        marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if type(reply) is list]
-        deleted = await self._delete([(session, *reply[1:3]) for session, reply in marked])
-        return [
-            Ended(session, NodeRef.parse(reply[3].decode()), Epoch(int(reply[5])))
-            for (session, reply), here in zip(marked, deleted, strict=True)
-            # What an ender left behind is finished here, but it was no window that ended.
-            if here and reply[4] == ErrorCode.SESSION_EXPIRED.value.encode()
-        ]
 
     async def find(self, session: SessionId) -> SessionRecord | None:
         """See ``SessionStore.find``."""
@@ -388,54 +342,6 @@ class RedisSessions:
         except _UNREADABLE as error:
             self._foreign.skipped(self._keys.session(session), "its fields", error)
             return None
-
-    async def _delete(self, marked: Sequence[tuple[SessionId, bytes, bytes]]) -> list[bool]:
-        """Delete sessions marked as ended, with their receipts; they use no queue or durable subscription any more.
-
-        Args:
-            marked: id, topic partitions and window of each, as the grid holds them.
-
-        Returns:
-            For each whether this call was the one that deleted it.
-        """
-        keys = self._keys
-        clock = self._grid.clock.argument()
-        forget: list[Command] = []
-        places: list[tuple[SessionId, int]] = []
-        purge: list[Command] = []
-        for session, partitions, window in marked:
-            short = short_hash(session)
-            memory = max(_SHORTEST_MEMORY_MS, round(float(window) * 1000))
-            late = max(memory, _LATE_PUBLISH_MS)
-            forget += [
-                scripts.TOPIC_FORGET(
-                    *(keys.receipts(each, session), keys.closed[each], keys.consuming(each, session)),
-                    *(clock, short, late, ENDED_MOST, _CLOCK_SET_MS),
-                )
-                for each in _split(partitions)
-            ]
-            places += [(session, each) for each in _split(partitions)]
-            ids = keys.ids[session_partition(session)]
-            purge.append(
-                scripts.SESSION_PURGE(
-                    *(*self._all_keys(session), ids, *keys.transactions(session)),
-                    *(clock, session, short, memory, ENDED_MOST),
-                )
-            )
-        left: list[Command] = []
-        for (session, partition), queues in zip(places, await self._batcher.call_all(forget), strict=True):
-            for name in (each.decode() for each in queues):
-                if name == EXCHANGE_MARK:
-                    left.append(leave_exchanges(self._grid, keys, partition, session))
-                elif name.startswith(DURABLE_MARK):
-                    left.append(release_command(keys, read_member(name), session, clock))
-                else:
-                    queue = TopicPath(name)
-                    left.append(leave_command(keys, (partition, queue), session, head(self._grid, queue)))
-        if left:
-            # What the session holds is in its queues again before the session is gone: who finishes this finds them.
-            self._see_to(*await self._batcher.call_all(left))
-        return [reply == 1 for reply in await self._batcher.call_all(purge)]
 
     def _names(self, owner: NodeRef, partition: int) -> Command:
         # "!" follows the space that ends the owner's name.
@@ -574,7 +480,7 @@ def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str
         confirmed=TokenGeneration(int(stored["confirmed"])),
         attempt=Attempt(int(stored["attempt"])),
         connected=stored["connected"] == b"1",
-        publish_partitions=frozenset(_split(stored["partitions"])),
+        publish_partitions=frozenset(split_partitions(stored["partitions"])),
         roles=frozenset(orjson.loads(roles)) if roles else frozenset(),
         principal_properties=orjson.loads(properties) if properties else {},
         credential_expires=float(expires) if expires else None,
@@ -593,7 +499,3 @@ def _fenced(ownership: Ownership) -> Fenced:
 
 def _join(partitions: frozenset[int]) -> str:
     return ",".join(map(str, sorted(partitions)))
-
-
-def _split(partitions: bytes) -> list[int]:
-    return [int(each) for each in partitions.split(b",")] if partitions else []

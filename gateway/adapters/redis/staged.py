@@ -9,7 +9,7 @@ import orjson
 
 from gateway.adapters.redis.history import LogWriter
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.scripts import Argument
+from gateway.adapters.redis.scripts import Argument, milliseconds
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.types import DeliveryTag, MessageId, TopicPath
 from gateway.ports import (
@@ -55,9 +55,9 @@ def _read_bounds(text: str) -> QueueBounds:
 def encode_staged(operation: Staged) -> bytes:
     """Write an operation as the grid keeps it: a line of JSON, and the value behind it."""
     match operation:
-        case StagedPublish(topic, value, most_topics, most_bytes, history):
+        case StagedPublish(topic, value, most_topics, most_bytes, history, ttl):
             kept = None if history is None else [history.count, history.age, history.bytes]
-            return orjson.dumps(["p", topic, most_topics, most_bytes, kept]) + b"\n" + value
+            return orjson.dumps(["p", topic, most_topics, most_bytes, kept, *([ttl] if ttl else [])]) + b"\n" + value
         case StagedSend(queue, value, headers, bounds, delay, expires):
             head = ["s", queue, bounds_text(bounds), delay, expires, len(headers)]
             return orjson.dumps(head) + b"\n" + headers + value
@@ -74,9 +74,9 @@ def decode_staged(stored: bytes) -> Staged:
     line, _, value = stored.partition(b"\n")
     kind, *rest = orjson.loads(line)
     if kind == "p":
-        topic, most_topics, most_bytes, kept = rest
+        topic, most_topics, most_bytes, kept, *ttl = rest
         history = None if kept is None else HistoryLimits(count=kept[0], age=kept[1], bytes=kept[2])
-        return StagedPublish(TopicPath(topic), value, most_topics, most_bytes, history)
+        return StagedPublish(TopicPath(topic), value, most_topics, most_bytes, history, *ttl)
     if kind == "s":
         queue, bounds, delay, expires, headers = rest
         return StagedSend(TopicPath(queue), value[headers:], value[:headers], _read_bounds(bounds), delay, expires)
@@ -125,8 +125,8 @@ class Part:
     def add(self, operation: Staged) -> None:
         """Add an operation."""
         match operation:
-            case StagedPublish(topic, value, most_topics, most_bytes, history):
-                self._publishes += (topic, value, most_topics, most_bytes)
+            case StagedPublish(topic, value, most_topics, most_bytes, history, ttl):
+                self._publishes += (topic, value, most_topics, most_bytes, milliseconds(ttl))
                 self._published += 1
                 self._appended += len(topic.encode()) + len(value) + _VERSION_DIGITS + ENTRY_BYTES
                 if history is not None:
@@ -150,7 +150,9 @@ class Part:
 
     def keys(self, keys: Keys, writer: LogWriter) -> list[Argument]:
         """Name the keys of the part as ``transaction_parts.lua`` takes them."""
-        named: list[Argument] = [keys.values[self.partition], keys.stream[self.partition], keys.sizes[self.partition]]
+        number = self.partition
+        named: list[Argument] = [keys.values[number], keys.stream[number], keys.sizes[number]]
+        named += (keys.endings[number], keys.ends[number])
         named += writer.keys(self.partition, list(self._kept))
         for queue in self._queues:
             named += keys.queue(self.partition, queue)

@@ -8,7 +8,7 @@ from gateway.adapters.redis.foreign import check_text, read_topic, read_version
 from gateway.core.types import EventId
 from gateway.core.zones.routes import Arrival, ClusterId, Path, Place
 from gateway.core.zones.stamps import Origin, Stamp
-from gateway.ports import Arrived, TopicValue
+from gateway.ports import NEVER, Arrived, TopicValue
 
 PLAIN_FIELDS: Final = 2
 """Fields of an entry of a value that was published here; a restored one carries its event besides, and one of another
@@ -30,8 +30,26 @@ def read_entry(partition: int, number: bytes, fields: list[bytes]) -> TopicValue
     version, _, value = fields[1].partition(b" ")
     event = number if len(fields) == PLAIN_FIELDS else fields[3]
     return TopicValue(
-        read_topic(fields[0]), read_version(version), EventId(f"{partition}-{event.decode()}"), check_text(value)
+        read_topic(fields[0]),
+        read_version(version),
+        EventId(f"{partition}-{event.decode()}"),
+        check_text(value),
+        read_end(fields),
     )
+
+
+def is_published(number: bytes, fields: list[bytes]) -> bool:
+    """Tell whether an entry is of a publish of this cluster, and was not put back: plain, or of a value that ends."""
+    return len(fields) == PLAIN_FIELDS or (fields[3] == number and fields[4:5] == [b"ends"])
+
+
+def read_end(fields: list[bytes]) -> int:
+    """Tell when the value of an entry ends, in milliseconds of the time of the grid; ``NEVER`` if it does not.
+
+    Raises:
+        ValueError: that cannot be read.
+    """
+    return int(fields[5]) if fields[4:5] == [b"ends"] else NEVER
 
 
 def read_arrived(fields: list[bytes]) -> Arrived | None:

@@ -17,10 +17,10 @@ from gateway.adapters.redis.foreign import LARGEST_GENERATION, LARGEST_VERSION, 
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
-from gateway.adapters.redis.stream_entries import PLAIN_FIELDS, read_arrived
+from gateway.adapters.redis.stream_entries import PLAIN_FIELDS, is_published, read_arrived, read_end
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_TAIL_SILENCE_SECONDS
-from gateway.core.types import Epoch, GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.core.types import Epoch, EventId, GridGeneration, NodeRef, SessionId, TopicPath, Version
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
     PUBLISHED_HERE,
@@ -388,7 +388,11 @@ class RedisTail:
                 if len(fields) != PLAIN_FIELDS:
                     event = fields[3]
                     _numbers(event)
-                    arrived[len(values)] = read_arrived(fields)
+                    if not is_published(number, fields):
+                        arrived[len(values)] = read_arrived(fields)
+                    if ends := read_end(fields):
+                        append(TopicValue(topic, Version(version), EventId(prefix + event.decode()), value, ends))
+                        continue
                 # Nor do the names of its types cost anything this way.
                 append(TopicValue(topic, version, prefix + event.decode(), value))  # type: ignore[arg-type]
             except (ValueError, IndexError, GatewayError) as error:

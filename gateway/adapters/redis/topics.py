@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from sys import getsizeof
 from typing import Any, Final
 
@@ -14,8 +15,9 @@ from gateway.adapters.redis.foreign import ForeignData, check_text, read_topic, 
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.history import LogWriter
 from gateway.adapters.redis.keys import Keys, short_hash
-from gateway.adapters.redis.scripts import Argument, Command
+from gateway.adapters.redis.scripts import Argument, Command, milliseconds
 from gateway.adapters.redis.stream_entries import read_entry
+from gateway.adapters.redis.topic_steps import Part, Step
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.remembered import Remembered
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
@@ -23,7 +25,7 @@ from gateway.core.topics.versions import least_version
 from gateway.core.types import EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
-    ENTRY_BYTES,
+    NEVER,
     Fenced,
     GridRefused,
     GridUnavailable,
@@ -36,13 +38,6 @@ from gateway.ports import (
     TopicPage,
     TopicValue,
 )
-
-PUBLISH_COUNT: Final = 100
-"""Publishes in one step of the grid: most of what they have in common is paid for by ten, and Redis, which does nothing
-else meanwhile, needs less than a millisecond for a hundred."""
-
-PUBLISH_BYTES: Final = 64 * 1024
-"""Bytes of values in one step of the grid above which no further one is added, for the same reason."""
 
 VALUES_PAGE: Final = 500
 """Values that one step of a read asks for; Redis serves them in about a millisecond, during which others wait."""
@@ -66,9 +61,6 @@ TOLD_PER_STREAM: Final = 256
 """How often a node tells what it has appended to a stream until that holds as much as it may: so small a part of the
 bound may be untold by each node. By default 32 KiB: of publishes of 100 bytes one in 190 tells something."""
 
-_UTF_8_BYTES: Final = 4
-"""Of a character, at most."""
-
 _LARGEST_CURSOR: Final = 2**64 - 1
 """Redis refuses a cursor that does not fit an unsigned number of 64 bits."""
 
@@ -87,80 +79,6 @@ _NOT_CREATED: Final = (b"-", b"+")
 
 _TOO_MANY_BYTES: Final = 1
 """In the place of a version: why nothing was written. 0 if the topic was not to be created."""
-
-
-class _Part:
-    """Publishes of one session in one partition, to be executed one after the other.
-
-    Attributes:
-        command: the first of them.
-        partition: of all of them.
-        places: which of the caller's commands they are.
-        publishes: request, topic and value of each, as the script takes them.
-        last: request of the last of them.
-        size: bytes of their values.
-        appended: bytes of the entries of the stream that they become, at most.
-        kept: of those that have history, as all of them have or none: how much their topics keep, and what they add.
-    """
-
-    __slots__ = ("appended", "command", "kept", "last", "partition", "places", "publishes", "size")
-
-    def __init__(self, command: PublishCommand, partition: int) -> None:
-        self.command = command
-        self.partition = partition
-        self.places: list[int] = []
-        self.publishes: list[Argument] = []
-        self.last = command.request
-        self.size = 0
-        self.appended = 0
-        self.kept: dict[TopicPath, tuple[HistoryLimits, int]] = {}
-
-    def takes(self, command: PublishCommand) -> bool:
-        """Tell whether a publish in the same partition can be added."""
-        return self.size < PUBLISH_BYTES and len(self.places) < PUBLISH_COUNT and _have_in_common(self.command, command)
-
-
-class _Step:
-    """Publishes that are one step of the grid: of one session.
-
-    Attributes:
-        parts: those in each partition.
-        count: of publishes.
-        size: bytes of their values.
-    """
-
-    __slots__ = ("count", "parts", "size")
-
-    def __init__(self, part: _Part) -> None:
-        self.parts = [part]
-        self.count = len(part.places)
-        self.size = part.size
-
-    def takes(self, part: _Part) -> bool:
-        """Tell whether publishes in one more partition can be added."""
-        return (
-            self.size + part.size <= PUBLISH_BYTES
-            and self.count + len(part.places) <= PUBLISH_COUNT
-            and _have_in_common(self.parts[0].command, part.command)
-        )
-
-    def add(self, part: _Part) -> None:
-        """Add them."""
-        self.parts.append(part)
-        self.count += len(part.places)
-        self.size += part.size
-
-
-def _have_in_common(first: PublishCommand, other: PublishCommand) -> bool:
-    """Tell whether two publishes have in common what a step says once."""
-    return (
-        other.settled == first.settled
-        and (other.ownership is first.ownership or other.ownership == first.ownership)
-        and other.stored is first.stored
-        and other.most_topics == first.most_topics
-        and other.most_bytes == first.most_bytes
-        and (other.history is None) is (first.history is None)
-    )
 
 
 class RedisTopics:
@@ -270,14 +188,13 @@ class RedisTopics:
         attachment = self._grid.attachment
         cursor: bytes | None = b"0"
         while cursor is not None:
-            scan: Command = ("HSCAN", self._keys.values[partition], cursor, "COUNT", VALUES_PAGE)
-            cursor, found = await self._batcher.call(scan)
+            cursor, found, endings = await self._scan(partition, cursor, VALUES_PAGE)
             if self._grid.attachment != attachment:
                 raise GridUnavailable("the grid was unreachable while values were read")
             if found:
                 async with self._reading:
                     # When a node has lost its place in all streams, a page of each partition comes at the same time.
-                    page = self._stored_values(partition, found)
+                    page = self._stored_values(partition, found, endings)
                     await asyncio.sleep(0)
                 if page:
                     yield page
@@ -288,38 +205,44 @@ class RedisTopics:
         """See ``TopicStore.scan``."""
         if step is not None and not (step.isascii() and step.isdigit() and int(step) <= _LARGEST_CURSOR):
             raise ValueError("this is no cursor of a hash")
-        scan: Command = ("HSCAN", self._keys.values[partition], step or "0", "COUNT", count)
-        cursor, found = await self._batcher.call(scan)
-        return TopicPage(self._stored_values(partition, found), None if cursor == b"0" else cursor.decode())
+        cursor, found, endings = await self._scan(partition, step or "0", count)
+        return TopicPage(self._stored_values(partition, found, endings), None if cursor == b"0" else cursor.decode())
+
+    async def _scan(
+        self, partition: int, cursor: Argument, count: int
+    ) -> tuple[bytes, list[bytes], Sequence[bytes | None]]:
+        """Read some values of a hash: where to go on, fields and values, and what is noted of the end of each."""
+        keys = self._keys
+        (following, found), ending = await self._batcher.call_all(
+            [("HSCAN", keys.values[partition], cursor, "COUNT", count), ("HLEN", keys.endings[partition])]
+        )
+        if not ending or not found:
+            return following, found, ()
+        return following, found, await self._batcher.call(("HMGET", keys.endings[partition], *found[::2]))
 
     async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
         """See ``TopicStore.read``."""
         places = [self._partition(topic) for topic in topics]
-        replies = await self._batcher.call_all(
-            [("HGET", self._keys.values[partition], topic) for partition, topic in zip(places, topics, strict=True)]
-        )
+        commands: list[Command] = []
+        for partition, topic in zip(places, topics, strict=True):
+            commands += (("HGET", each[partition], topic) for each in (self._keys.values, self._keys.endings))
+        replies = await self._batcher.call_all(commands)
         least = least_version(self._grid.generation)
         return [
-            None if stored is None else self._stored_value(partition, topic.encode(), stored, least)
-            for partition, topic, stored in zip(places, topics, replies, strict=True)
+            None if stored is None else self._stored_value(partition, topic.encode(), stored, ending, least)
+            for partition, topic, stored, ending in zip(places, topics, replies[::2], replies[1::2], strict=True)
         ]
 
     async def remove(self, topic: TopicPath, *, keep: float, history: HistoryLimits | None = None) -> Published | None:
         """See ``TopicStore.remove``."""
-        keys, partition = self._keys, self._partition(topic)
-        logs: list[Argument] = []
-        told: list[Argument] = []
-        if history is not None:
-            logs = self._writer.keys(partition, [topic])
-            told = [*self._writer.arguments({topic: (history, self._writer.added(b""))}), *self._writer.bounds()]
+        partition = self._partition(topic)
+        logs, told = self._of_log(partition, topic, history)
         reply = await self._batcher.call(
             scripts.TOPIC_REMOVE.across(
                 1,
-                *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
-                keys.origins[partition],
+                *self._of_values(partition, removes=True),
                 *logs,
-                *(topic, self._grid.generation, self._grid.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
-                self._grid.stream_bytes,
+                *self._of_removal(topic, keep),
                 *told,
                 more=len(logs),
             ),
@@ -331,18 +254,56 @@ class RedisTopics:
         version, event, before = reply
         return Published(Version(version), EventId(f"{partition}-{event.decode()}"), duplicate=before == b"1")
 
+    async def due(self, partitions: Sequence[int], *, limit: int) -> Sequence[TopicPath]:
+        """See ``TopicStore.due``."""
+        keys, clock = [self._keys.ends[each] for each in partitions], self._grid.clock.argument()
+        due = scripts.TOPIC_DUE.across
+        if self._batcher.undivided:
+            replies = await self._batcher.call_all([due(len(keys), *keys, clock, limit)])
+        else:
+            replies = await self._batcher.call_all([due(1, key, clock, limit) for key in keys])
+        found: list[TopicPath] = []
+        for name in chain.from_iterable(replies):
+            try:
+                found.append(read_topic(name))
+            except (ValueError, GatewayError) as error:
+                self._foreign.skipped("ends", repr(name[:_SHOWN_BYTES]), error)
+                await self._batcher.call_all([("ZREM", key, name) for key in keys])
+        return found
+
+    async def end(self, topics: Sequence[tuple[TopicPath, HistoryLimits | None]], *, keep: float) -> int:
+        """See ``TopicStore.end``."""
+        commands: list[Command] = []
+        for topic, history in topics:
+            partition = self._partition(topic)
+            logs, told = self._of_log(partition, topic, history)
+            commands.append(
+                scripts.TOPIC_END.across(
+                    1,
+                    *self._of_values(partition, removes=True),
+                    *logs,
+                    self._grid.clock.argument(),
+                    *self._of_removal(topic, keep),
+                    *told,
+                    more=len(logs),
+                )
+            )
+        replies = await self._batcher.call_all(commands, gated=True)
+        self._see_to(replies)
+        return sum(replies)
+
     async def restore(self, values: Sequence[TopicValue]) -> int:
         """See ``TopicStore.restore``."""
-        keys, generation, length = self._keys, self._grid.generation, self._grid.stream_length
+        generation, length = self._grid.generation, self._grid.stream_length
         commands: list[Command] = []
         for each in values:
             partition = self._partition(each.topic)
             event = each.event.partition("-")[2]
             commands.append(
                 scripts.TOPIC_RESTORE(
-                    *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
+                    *self._of_values(partition),
                     *(each.topic, each.value, each.version, event, generation, length, RESTORED_REMOVAL_MS),
-                    self._grid.stream_bytes,
+                    *(self._grid.stream_bytes, each.ends),
                 )
             )
         replies = await self._batcher.call_all(commands)
@@ -351,49 +312,65 @@ class RedisTopics:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _of_values(self, partition: int, *, removes: bool = False) -> tuple[Argument, ...]:
+        """Name the keys of steps that write single values, or remove them."""
+        keys = self._keys
+        return (
+            *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
+            *((keys.origins[partition],) if removes else ()),
+            *(keys.endings[partition], keys.ends[partition]),
+        )
+
+    def _of_removal(self, topic: TopicPath, keep: float) -> tuple[Argument, ...]:
+        """Say what ``removals.lua`` is told of a removal, that is remembered for so many seconds."""
+        grid = self._grid
+        return (
+            *(topic, grid.generation, grid.stream_length, max(1, round(keep * 1000)), FORGET_COUNT),
+            grid.stream_bytes,
+        )
+
+    def _of_log(
+        self, partition: int, topic: TopicPath, history: HistoryLimits | None
+    ) -> tuple[list[Argument], list[Argument]]:
+        """Name the keys of the log of a topic that gets a removal, and say what the step is told of it."""
+        if history is None:
+            return [], []
+        told = self._writer.arguments({topic: (history, self._writer.added(b""))})
+        return self._writer.keys(partition, [topic]), [*told, *self._writer.bounds()]
+
     def _partition(self, topic: TopicPath) -> int:
         known = self._partitions.get(topic)
         return self._partitions.put(topic, topic_partition(topic, self._depth)) if known is None else known
 
-    def _parts(self, commands: Sequence[PublishCommand]) -> list[_Part]:
+    def _parts(self, commands: Sequence[PublishCommand]) -> list[Part]:
         """Sort publishes by partition, so that those in one stay in order."""
-        parts: list[_Part] = []
-        newest: dict[int, _Part] = {}
+        parts: list[Part] = []
+        newest: dict[int, Part] = {}
         partition_of = self._partition
         for place, command in enumerate(commands):
             partition = partition_of(command.topic)
             part = newest.get(partition)
             if part is None or not part.takes(command):
-                part = newest[partition] = _Part(command, partition)
+                part = newest[partition] = Part(command, partition)
                 parts.append(part)
-            part.places.append(place)
-            part.publishes += (command.request, command.topic, command.value)
-            part.last = command.request
-            size = len(command.value)
-            part.size += size
-            topic = command.topic
-            part.appended += size + ENTRY_BYTES + (len(topic) if topic.isascii() else _UTF_8_BYTES * len(topic))
-            if command.history is not None:
-                known = part.kept.get(topic)
-                added = self._writer.added(command.value)
-                part.kept[topic] = (command.history, added if known is None else known[1] + added)
+            part.add(place, command)
         return parts
 
-    def _steps(self, parts: Sequence[_Part]) -> list[_Step]:
+    def _steps(self, parts: Sequence[Part]) -> list[Step]:
         """Join parts into steps: where no Redis Cluster forbids it, one step is for several partitions."""
         if not self._batcher.undivided:
-            return [_Step(part) for part in parts]
-        steps: list[_Step] = []
+            return [Step(part) for part in parts]
+        steps: list[Step] = []
         for part in parts:
             if steps and steps[-1].takes(part):
                 steps[-1].add(part)
             else:
-                steps.append(_Step(part))
+                steps.append(Step(part))
         return steps
 
-    def _publish(self, step: _Step) -> Command:
+    def _publish(self, step: Step) -> Command:
         first = step.parts[0].command
-        session = first.ownership.session
+        session, ttl = first.ownership.session, milliseconds(first.ttl)
         keys: list[Argument] = []
         publishes: list[Argument] = []
         values, stream, closed, receipts = self._keys.values, self._keys.stream, self._keys.closed, self._keys.receipts
@@ -403,6 +380,8 @@ class RedisTopics:
             partition = part.partition
             keys += (values[partition], stream[partition], receipts(partition, session), closed[partition])
             keys.append(sizes[partition])
+            if ttl:
+                keys += (self._keys.endings[partition], self._keys.ends[partition])
             if part.kept:
                 logs = self._writer.keys(partition, list(part.kept))
                 keys += logs
@@ -416,13 +395,14 @@ class RedisTopics:
             publishes += part.publishes
             if part.kept:
                 publishes += self._writer.tell(part.kept)
-        script = scripts.TOPIC_PUBLISH
+        script = scripts.TOPIC_PUBLISH_ENDING if ttl else scripts.TOPIC_PUBLISH
         if more:
-            script = scripts.TOPIC_RECORD
+            script = scripts.TOPIC_RECORD_ENDING if ttl else scripts.TOPIC_RECORD
             publishes += self._writer.bounds()
         return script.across(
             len(step.parts),
             *keys,
+            *((self._grid.clock.argument(), ttl) if ttl else ()),
             first.ownership.epoch,
             first.settled,
             self._grid.generation,
@@ -449,18 +429,18 @@ class RedisTopics:
         self._untold[partition] = 0 if tell else untold
         return untold if tell else 0
 
-    def _arrived(self, parts: Sequence[_Part]) -> None:
+    def _arrived(self, parts: Sequence[Part]) -> None:
         for part in parts:
             place = (part.partition, part.command.ownership.session)
             if self._on_the_way.get(place) == part.last:
                 del self._on_the_way[place]
 
-    def _tell_anew(self, parts: Sequence[_Part]) -> None:
+    def _tell_anew(self, parts: Sequence[Part]) -> None:
         """What the grid was told of histories may not have been taken."""
         for part in parts:
             self._writer.forget(part.kept)
 
-    def _published(self, reply: Any, part: _Part) -> list[PublishResult]:
+    def _published(self, reply: Any, part: Part) -> list[PublishResult]:
         if type(reply) is list:
             receipts = _receipts(reply, part.partition)
             if part.kept and not all(isinstance(each, Published) for each in receipts):
@@ -484,16 +464,18 @@ class RedisTopics:
         if b"stale" in replies:
             raise self._grid.stale()
 
-    def _stored_values(self, partition: int, found: list[bytes]) -> list[TopicValue]:
+    def _stored_values(self, partition: int, found: list[bytes], endings: Sequence[bytes | None]) -> list[TopicValue]:
         """Read fields and values of a hash; what belongs to no topic, or is not the gateway's, is left out."""
         least = least_version(self._grid.generation)
-        pairs = zip(found[::2], found[1::2], strict=True)
-        read = [self._stored_value(partition, topic, stored, least) for topic, stored in pairs if topic]
+        rows = zip(found[::2], found[1::2], endings or repeat(None, len(found) // 2), strict=True)
+        read = [self._stored_value(partition, topic, stored, ending, least) for topic, stored, ending in rows if topic]
         return [each for each in read if each is not None]
 
-    def _stored_value(self, partition: int, topic: bytes, stored: bytes, least: Version) -> TopicValue | None:
+    def _stored_value(
+        self, partition: int, topic: bytes, stored: bytes, ending: bytes | None, least: Version
+    ) -> TopicValue | None:
         try:
-            return _stored_value(partition, topic, stored, least)
+            return _stored_value(partition, topic, stored, ending, least)
         except (ValueError, GatewayError) as error:
             self._foreign.skipped(self._keys.values[partition], repr(topic[:_SHOWN_BYTES]), error)
             return None
@@ -521,7 +503,12 @@ def _receipts(reply: list[Any], partition: int) -> list[PublishResult]:
     return receipts
 
 
-def _stored_value(partition: int, topic: bytes, stored: bytes, least: Version) -> TopicValue:
+def _stored_value(partition: int, topic: bytes, stored: bytes, ending: bytes | None, least: Version) -> TopicValue:
     version, event, value = stored.split(b" ", 2)
     shown = max(read_version(version), least)
-    return TopicValue(read_topic(topic), shown, EventId(f"{partition}-{event.decode()}"), check_text(value))
+    ends = NEVER
+    if ending is not None:
+        at, _, ended = ending.partition(b" ")
+        # What was noted of an earlier value says nothing of this one.
+        ends = int(at) if ended == event and value else NEVER
+    return TopicValue(read_topic(topic), shown, EventId(f"{partition}-{event.decode()}"), check_text(value), ends)

@@ -92,7 +92,7 @@ class ClusterSessions:
                 return CloseResult.PENDING
             await self._end(held)
             return CloseResult.ENDED
-        match await self._sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED):
+        match await self._sessions.end(held, ErrorCode.SESSION_CLOSED, SESSION_CLOSED, removed=True):
             case EndResult.CONFIRMED:
                 return CloseResult.ENDED
             case EndResult.PENDING:
@@ -155,7 +155,8 @@ class ClusterSessions:
 
     async def _end(self, record: SessionRecord) -> None:
         """End a session in the name of its owner, and have that one drop its copy, should it still live."""
-        if not await self._store.end(Ownership(record.id, record.owner, record.epoch), ErrorCode.SESSION_CLOSED):
+        ownership = Ownership(record.id, record.owner, record.epoch)
+        if not await self._store.end(ownership, ErrorCode.SESSION_CLOSED, removed=True):
             raise Conflict("another node has claimed the session just now; ask again")
         self._announce(SessionClosed(record.id, record.epoch, ErrorCode.SESSION_CLOSED, record.roles))
         # The message of a claim: a session with a lower epoch than that is not the node's any more.

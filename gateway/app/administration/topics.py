@@ -12,6 +12,7 @@ from gateway.app.administration.listing import EXAMINED, SessionListing
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
+from gateway.app.runtime.parameters import REMOVAL_GRACE
 from gateway.catalogue import metrics as catalogue
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import Selector, matches, parse_selector, partitions
@@ -46,10 +47,6 @@ STEP: Final = 200
 
 PAGE_BYTES: Final = 1024 * 1024
 """Bytes of values after which a page ends, so that large ones do not stop the node or the caller."""
-
-REMOVAL_GRACE: Final = 3600.0
-"""Seconds for which a removal is remembered beyond the longest window: some sessions end late, if a node
-is unreachable."""
 
 WRITER: Final = "$admin-"
 """Begins the names by which the grid remembers what administrators have published; no session has such an id."""
@@ -174,6 +171,7 @@ class ClusterTopics:
             *(Ownership(writer, self._me, Epoch(1)), RequestNumber(1), RequestNumber(0), path, value),
             stored=False,
             history=self._destinations.history(path),
+            ttl=self._destinations.ttl(path),
         )
         (published,) = await self._topics.publish([command])
         if isinstance(published, GridRefused):
@@ -231,4 +229,6 @@ def _no_value() -> NotThere:
 
 
 def _view(value: TopicValue, *, values: bool) -> TopicView:
-    return TopicView(value.topic, value.version, value.event, len(value.value), value.value if values else None)
+    return TopicView(
+        value.topic, value.version, value.event, len(value.value), value.value if values else None, value.ends
+    )

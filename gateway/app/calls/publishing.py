@@ -10,7 +10,7 @@ from gateway.app.calls.callers import Caller, Callers, unavailable
 from gateway.app.calls.idempotency_keys import KEYED_PACKETS, REPEAT, IdempotencyKeys
 from gateway.app.calls.problems import refused
 from gateway.app.context import Context
-from gateway.app.requests.publish import too_large, topic_to_publish
+from gateway.app.requests.publish import time_to_live, too_large, topic_to_publish
 from gateway.app.runtime.publisher_numbers import PublisherNumbers
 from gateway.app.security.authorisation import Authorisation
 from gateway.catalogue import metrics as catalogue
@@ -35,8 +35,8 @@ from gateway.ports import (
 NODE_NAME: Final = "$calls-"
 """Begins the name under which a node publishes for calls without a key."""
 
-_Value: TypeAlias = tuple[TopicPath, bytes]
-"""A topic, and the value that it gets."""
+_Value: TypeAlias = tuple[TopicPath, bytes, float]
+"""A topic, the value that it gets, and after how many seconds that ends."""
 
 
 class CallPublishing:
@@ -79,7 +79,7 @@ class CallPublishing:
         except RequestRefused as error:
             self._metrics.add(catalogue.PUBLISHES, label="refused")
             raise refused(error) from None
-        size = sum(len(value) for _, value in values)
+        size = sum(len(value) for _, value, _ in values)
         self._callers.charge(caller, len(values) * (KEYED_PACKETS if key else 1), read=len(body), published=size)
         try:
             if key:
@@ -106,7 +106,7 @@ class CallPublishing:
                 self._authorisation.check_publish(caller, topic)
         except RequestRefused as error:
             raise RequestRefused(f"{where}{error}", code=error.code) from None
-        return topic, publish.value
+        return topic, publish.value, time_to_live(publish, topic, self._destinations)
 
     def _commands(
         self, caller: Caller, ownership: Ownership, settled: RequestNumber, first: int, values: Sequence[_Value]
@@ -124,14 +124,15 @@ class CallPublishing:
                 most_topics=most,
                 most_bytes=most_bytes,
                 history=history(topic) if has_history else None,
+                ttl=ttl,
             )
-            for number, (topic, value) in enumerate(values, first)
+            for number, (topic, value, ttl) in enumerate(values, first)
         ]
 
     def _answer(
         self, caller: Caller, values: Sequence[_Value], results: Sequence[PublishResult], *, as_list: bool
     ) -> CallAnswer:
-        outcomes = [self._outcome(caller, topic, each) for (topic, _), each in zip(values, results, strict=True)]
+        outcomes = [self._outcome(caller, topic, each) for (topic, *_), each in zip(values, results, strict=True)]
         repeated = sum(each.repeated for each in outcomes)
         failed = sum(each.code is not None for each in outcomes)
         for label, count in (

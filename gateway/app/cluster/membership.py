@@ -195,13 +195,14 @@ class Membership:
 
     async def _end_sessions(self, partitions: Sequence[int]) -> None:
         """End the sessions whose windows are over, step by step, so that others get their turns in between."""
+        execute = self._sessions.execute_wills
         while partitions:
             full: list[int] = []
             for partition in partitions:
                 if self._grid_recovery.is_recovering():
                     return
                 began = self._clock.monotonic()
-                batch = await self._grid.sessions.expire(partition, limit=EXPIRE_BATCH)
+                batch = await self._grid.sessions.expire(partition, limit=EXPIRE_BATCH, execute=execute)
                 for ended in batch:
                     self._announce(SessionExpired(ended.session, ended.epoch))
                 if batch:

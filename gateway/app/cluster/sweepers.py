@@ -9,6 +9,7 @@ from gateway.app.cluster.history_sweeper import HistorySweeper
 from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.queue_watch import QueueWatch
 from gateway.app.cluster.transaction_reaper import TransactionReaper
+from gateway.app.cluster.value_endings import ValueEndings
 from gateway.app.context import Context
 from gateway.core.types import NodeRef
 
@@ -25,6 +26,7 @@ class Sweepers:
     Attributes:
         histories: cuts what histories keep for too long.
         durables: removes durable subscriptions that nobody has used for their life.
+        values: ends values whose time is over.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class Sweepers:
         self._transactions = TransactionReaper(context, alive=alive, may_reap=lambda: not recovering())
         self._queues = QueueWatch(context, alive=alive)
         self._left_sessions = LeftSessions(context, alive)
+        # Where it is not known which topics have history, an end would be missing in one.
+        self.values = ValueEndings(context, alive=alive, may_end=lambda: destinations_loaded() and not recovering())
 
     def start(self) -> None:
         """Begin, once the node has joined its cluster; they run until its background work ends."""
@@ -49,5 +53,6 @@ class Sweepers:
         self._background.forever(self.durables.run, "durable-sweeper")
         self._background.forever(self._transactions.run, "transaction-reaper")
         self._background.forever(self._queues.run, "queue-watch")
+        self._background.forever(self.values.run, "value-endings")
         if self._stored.counts:
             self._background.forever(self._left_sessions.run, "left-sessions")

@@ -487,7 +487,7 @@ class Delivery:
                     packets, size = [], 0
                 subscribers = matching
             if matching:
-                topic, version, event, text = value
+                topic, version, event, text, _ = value
                 body = codec.encode_update(topic, version, event, text, snapshot=not live)
                 packets.append(Outgoing(topic, body))
                 size += len(body)

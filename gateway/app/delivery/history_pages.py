@@ -90,7 +90,7 @@ class Page:
 
     def add(self, event: TopicValue, *, snapshot: bool) -> None:
         """Add the next event."""
-        topic, version, name, value = event
+        topic, version, name, value, _ = event
         body = codec.encode_update(topic, version, name, value, snapshot=snapshot)
         self.events.append(body)
         self.found.append((event, snapshot))

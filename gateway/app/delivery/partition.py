@@ -104,7 +104,7 @@ class Snapshots:
         runs = self._runs
         run = runs.get(value.topic)
         if run is None:
-            topic, version, event, text = value
+            topic, version, event, text, _ = value
             body = codec.encode_update(topic, version, event, text, snapshot=True)
             run = runs[topic] = Run.of(Outgoing(topic, body))
             self._bytes += run.size + RUN_BYTES

@@ -49,7 +49,7 @@ class RecentEntries:
         """Keep what came next; the oldest goes. The values stay the objects that they are."""
         values = batch.values
         size = ENTRY_BYTES * len(values)
-        for topic, _, _, value in values:
+        for topic, _, _, value, _ in values:
             size += len(topic) + len(value)
         self._kept.append((values, size, self.position, batch.position))
         self.position = batch.position

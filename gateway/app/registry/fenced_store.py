@@ -18,6 +18,7 @@ from gateway.core.session.server_session import NO_HANDLERS
 from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, DeliveryTag, Epoch, RequestNumber, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
+from gateway.core.wire.will_packets import WILLS_PROPERTY
 from gateway.ports import (
     Advance,
     AnswerCommand,
@@ -40,6 +41,7 @@ from gateway.ports import (
     HandlingRefused,
     HeldQuestion,
     Identity,
+    LastWills,
     OpenResult,
     Ownership,
     PublishCommand,
@@ -51,6 +53,7 @@ from gateway.ports import (
     SendCommand,
     SendResult,
     SessionChanges,
+    SessionEnd,
     SessionGone,
     SessionRecord,
     SettleCommand,
@@ -59,6 +62,7 @@ from gateway.ports import (
     Staged,
     TakenQuestion,
     TransactionRefused,
+    WillExecutor,
 )
 
 T = TypeVar("T")
@@ -87,6 +91,9 @@ class FencedStore(Fencing):
 
     Args:
         context: of the node.
+
+    Attributes:
+        execute_wills: executes what sessions leave; set once there is somebody to judge it.
     """
 
     def __init__(self, context: Context) -> None:
@@ -94,6 +101,7 @@ class FencedStore(Fencing):
         self._me = context.me
         self._ends = RecentEnds(context.clock.monotonic)
         self._restore_rate = context.parameters.restore_rate
+        self.execute_wills: WillExecutor | None = None
 
     # --- Opened and claimed -------------------------------------------------------------------------------------------
 
@@ -520,7 +528,7 @@ class FencedStore(Fencing):
 
     # --- Ended --------------------------------------------------------------------------------------------------------
 
-    async def end(self, ended: Session | Ownership, reason: ErrorCode) -> bool:
+    async def end(self, ended: Session | Ownership, reason: ErrorCode, *, removed: bool = False) -> bool:
         """Delete everything of a session.
 
         One that is held here, or was until now, may be ahead of the grid: its client came back while the grid was
@@ -531,6 +539,7 @@ class FencedStore(Fencing):
         Args:
             ended: a session; or the ownership by which this node has claimed one that it does not hold.
             reason: why, as for ``SessionStore.end``.
+            removed: whether an administrator has asked for it, which counts for its wills.
 
         Returns:
             False if it is another node's, and only its copy here is dropped.
@@ -539,9 +548,10 @@ class FencedStore(Fencing):
             GridUnavailable: to be tried again.
         """
         if not self.replicated:
+            await self._execute_unheld(ended, SessionEnd(_ownership(ended), reason, removed))
             return True
         if isinstance(ended, Ownership):
-            return await self._end(ended, ended, reason)
+            return await self._end(ended, SessionEnd(ended, reason, removed))
         while True:
             ownership = ended.ownership
             restored = Restored.WRITTEN
@@ -549,20 +559,42 @@ class FencedStore(Fencing):
                 (restored,) = await self.restore([ended])
             if restored is Restored.GONE:
                 return True
-            if restored is Restored.WRITTEN and await self._end(ownership, ended, reason):
+            if restored is Restored.WRITTEN and await self._end(ended, SessionEnd(ownership, reason, removed)):
                 return True
             if ended.ownership == ownership:
                 self._lose(ended, Fenced("another node has claimed the session"))
                 return False
 
-    async def _end(self, ownership: Ownership, ended: Session | Ownership, reason: ErrorCode) -> bool:
+    async def _end(self, ended: Session | Ownership, end: SessionEnd) -> bool:
+        ownership, reason, removed = end
         try:
-            await self._grid.sessions.end(ownership, reason=reason)
+            await self._grid.sessions.end(ownership, reason=reason, removed=removed, execute=self.execute_wills)
         except Fenced:
             return False
         # As it is by now: a claim may have been answered meanwhile.
-        self._ends.put(ended if isinstance(ended, Ownership) else ended.record(), reason)
+        self._ends.put(ended if isinstance(ended, Ownership) else ended.record(), reason, removed=removed)
         return True
+
+    async def _execute_unheld(self, ended: Session | Ownership, end: SessionEnd) -> None:
+        """Execute the wills of a session that the grid does not hold: once, as nobody else knows of it."""
+        if self.execute_wills is None or not isinstance(ended, Session):
+            return
+        if wills := ended.properties.pop(WILLS_PROPERTY, None):
+            left = LastWills(
+                session=ended.id,
+                owner=ended.owner,
+                epoch=ended.epoch,
+                principal=ended.principal,
+                roles=ended.roles,
+                principal_properties=ended.principal_properties,
+                kind=end.kind,
+                wills=wills,
+            )
+            try:
+                await self.execute_wills([left])
+            except GridUnavailable:
+                ended.properties[WILLS_PROPERTY] = wills
+                raise
 
     async def end_again(self) -> None:
         """End once more what this node has ended lately: a grid that has lost writes may have lost an end (P7).
@@ -580,12 +612,17 @@ class FencedStore(Fencing):
         # One that is not written has ended, or somebody's newer claim was not lost.
         records = [end.session for end in ends if isinstance(end.session, SessionRecord)]
         written = iter(await self._grid.sessions.restore(records, recreate=False) if records else ())
-        again: list[tuple[Ownership, ErrorCode]] = []
+        again: list[SessionEnd] = []
         for end in ends:
             ended = end.session
             if isinstance(ended, Ownership):
-                again.append((ended, end.reason))
+                again.append(SessionEnd(ended, end.reason, end.removed))
             elif next(written) is Restored.WRITTEN:
-                again.append((Ownership(ended.id, ended.owner, ended.epoch), end.reason))
+                ownership = Ownership(ended.id, ended.owner, ended.epoch)
+                again.append(SessionEnd(ownership, end.reason, end.removed))
         if again:
-            await self._grid.sessions.end_all(again)
+            await self._grid.sessions.end_all(again, execute=self.execute_wills)
+
+
+def _ownership(ended: Session | Ownership) -> Ownership:
+    return ended if isinstance(ended, Ownership) else ended.ownership

@@ -49,7 +49,7 @@ from gateway.core.wire.codes import (
     ErrorCode,
 )
 from gateway.core.wire.packets import Bye, Error
-from gateway.ports import Connection, Fenced, GridUnavailable, Ownership, TokenSigner
+from gateway.ports import Connection, Fenced, GridUnavailable, Ownership, TokenSigner, WillExecutor
 
 ADVISE_INTERVAL: Final = 5.0
 """Seconds between two looks, on average, whether what clients were advised about coming back is outgrown: nodes fill in
@@ -348,28 +348,35 @@ class Sessions:
             if self._store.replicated:
                 self._save_disconnect(session)
 
-    async def end(self, session: Session, reason: ErrorCode, code: CloseCode) -> EndResult:
+    async def end(self, session: Session, reason: ErrorCode, code: CloseCode, *, removed: bool = False) -> EndResult:
         """End the session everywhere (P7); while the grid is unreachable it is closed here now, and ended there later.
 
         Until then its end is *pending*: another node that reaches the grid may be shown its token, and serve it on; and
         if this node dies first, nobody ends it. So it is announced as ended when the grid has confirmed it, and not
-        before. Whoever can wait for that calls ``end_for_good``.
+        before. Whoever can wait for that calls ``end_for_good``; *removed* says that an administrator has asked for it.
         """
         try:
-            ended = await self.end_for_good(session, reason, code)
+            ended = await self.end_for_good(session, reason, code, removed=removed)
         except GridUnavailable:
             if self._pending_ends.get(session.id) is not session:
                 if not session.dropped:
                     self._close_until_confirmed(session, reason, code)
-                self._background.once(self._end_later(session, reason, code), "end-session")
+                self._background.once(self._end_later(session, reason, code, removed), "end-session")
             return EndResult.PENDING
         return EndResult.CONFIRMED if ended else EndResult.ELSEWHERE
+
+    @property
+    def execute_wills(self) -> WillExecutor | None:
+        """What executes the wills of sessions that are ended by somebody else than this registry."""
+        return self._store.execute_wills
 
     def is_end_pending(self, session: SessionId) -> bool:
         """Tell whether a session was closed here whose end the grid has not confirmed yet."""
         return session in self._pending_ends
 
-    async def end_for_good(self, session: Session, reason: ErrorCode, code: CloseCode) -> bool:
+    async def end_for_good(
+        self, session: Session, reason: ErrorCode, code: CloseCode, *, removed: bool = False
+    ) -> bool:
         """End the session everywhere (P7), or not yet.
 
         Returns:
@@ -379,7 +386,7 @@ class Sessions:
             GridUnavailable: the grid may hold it still, and so does this node; to be tried again.
         """
         session.ending = True
-        if not await self._store.end(session, reason):
+        if not await self._store.end(session, reason, removed=removed):
             return False
         self._ended(session, reason, code)
         return True
@@ -417,10 +424,10 @@ class Sessions:
         self.drop(session, REVOKED, last_packet=Error(ErrorCode.REVOKED, REVOKED.meaning))
         return True
 
-    async def _end_later(self, session: Session, reason: ErrorCode, code: CloseCode) -> None:
+    async def _end_later(self, session: Session, reason: ErrorCode, code: CloseCode, removed: bool) -> None:
         try:
             await self._store.until_available()
-            if await self._store.until_known(lambda: self._store.end(session, reason)):
+            if await self._store.until_known(lambda: self._store.end(session, reason, removed=removed)):
                 self._ended(session, reason, code)
             elif self._pending_ends.get(session.id) is session:
                 # It was claimed meanwhile, and did not end after all.

@@ -29,10 +29,11 @@ from gateway.app.requests.queueing import Queueing
 from gateway.app.requests.subscribe import Selecting
 from gateway.app.requests.transacting import Transacting
 from gateway.app.requests.turns import Turns
+from gateway.app.requests.wills import WillSetting
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.request_lane import RequestLane, Workforce
-from gateway.app.session.session import CLIENT_TYPE_PROPERTY, Session
+from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.workload import Workload
@@ -52,7 +53,7 @@ from gateway.core.wire.packets import (
     Subscribe,
     Unsubscribe,
 )
-from gateway.core.wire.properties import check_properties
+from gateway.core.wire.properties import SERVERS_PREFIX, check_properties
 from gateway.core.wire.queue_packets import (
     Cancel,
     Consume,
@@ -61,6 +62,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
+from gateway.core.wire.will_packets import SetWills
 from gateway.ports import (
     GridRefused,
     GridUnavailable,
@@ -131,6 +133,7 @@ class Requests:
         self.durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
         self.consumers = self._queueing.consumers
         self.exchanges = Exchanges(context, store, sessions, authorisation)
+        self._wills = WillSetting(context, store, authorisation)
         self._transacting = Transacting(context, store, self._publishing, self._queueing)
 
     def lane(self, session: Session) -> RequestLane[Session]:
@@ -206,6 +209,8 @@ class Requests:
                 await self.exchanges.execute(session, run)
             case SetProperties() as request:
                 await self._set_properties(session, request)
+            case SetWills() as request:
+                await self._wills.execute(session, request)
             case Authenticate() as request:
                 await self._authenticate(session, request)
             case Bye():
@@ -257,7 +262,7 @@ class Requests:
             if value is None:
                 properties.pop(name, None)
         check_properties({name: value or "" for name, value in request.changes.items()})
-        check_properties({name: value for name, value in properties.items() if name != CLIENT_TYPE_PROPERTY})
+        check_properties({name: value for name, value in properties.items() if not name.startswith(SERVERS_PREFIX)})
         self._limits.check_properties(session, properties)
         try:
             await self._store.change(session, SessionChanges(properties=properties))

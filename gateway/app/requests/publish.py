@@ -14,6 +14,7 @@ from gateway.app.requests.receipts import Receipts
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
+from gateway.core.destinations.table import DestinationTable
 from gateway.core.session.server_session import number_used
 from gateway.core.topics.remembered import PLACE_BYTES, Remembered
 from gateway.core.topics.topics import is_reserved, parse_topic, shown, topic_partition
@@ -21,13 +22,15 @@ from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Publish
+from gateway.core.wire.publish_packet import FOR_EVER
+from gateway.core.wire.will_packets import Will
 from gateway.ports import Fenced, GridRefused, Operation, Ownership, PublishCommand, Published, StagedPublish
 
 KNOWN_TOPIC_BYTES: Final = 16 * 1024 * 1024
 """Bytes of topics whose check and partition are remembered: some 65,000 usual ones, those that are published most."""
 
 
-def too_large(request: Publish, largest: int) -> RequestRefused:
+def too_large(request: Publish | Will, largest: int) -> RequestRefused:
     """Make the refusal of a value that has more than *largest* bytes."""
     return RequestRefused(
         f"the value has {len(request.value)} bytes; limits.value_bytes is {largest}", code=ErrorCode.VALUE_TOO_LARGE
@@ -47,6 +50,11 @@ def topic_to_publish(text: str) -> TopicPath:
             code=ErrorCode.FORBIDDEN,
         )
     return topic
+
+
+def time_to_live(request: Publish, topic: TopicPath, destinations: DestinationTable) -> float:
+    """Tell after how many seconds a value ends, as its publisher says or else as the topic has it; 0 for never."""
+    return destinations.ttl(topic) if request.ttl is None else request.ttl
 
 
 class Publishing:
@@ -143,9 +151,12 @@ class Publishing:
                 touched.add(partition)
                 if destinations.has_history:
                     history = destinations.history(topic)
+                is_plain = request.ttl is None and not destinations.has_ttl
+                ttl = FOR_EVER if is_plain else time_to_live(request, topic, destinations)
                 commands.append(
                     PublishCommand(
-                        *(ownership, request.request, settled, topic, request.value, stored, most, most_bytes, history)
+                        *(ownership, request.request, settled, topic, request.value, stored, most, most_bytes),
+                        *(history, ttl),
                     )
                 )
         return commands
@@ -169,6 +180,7 @@ class Publishing:
             self._limits.most_topics(session),
             self._parameters.partition_bytes,
             self._destinations.history(topic) if self._destinations.has_history else None,
+            time_to_live(request, topic, self._destinations),
         )
 
     def _place(self, text: str) -> tuple[TopicPath, int]:

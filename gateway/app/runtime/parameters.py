@@ -14,6 +14,10 @@ from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.codes import ClusterMode, MirrorMode
 from gateway.core.wire.packets import Backoff, Limits
 
+REMOVAL_GRACE: Final = 3600.0
+"""Seconds for which a removal is remembered beyond the longest window: some sessions end late, if a node
+is unreachable."""
+
 OFF: Final = "off"
 """In the place of a backup's name: none."""
 

@@ -117,8 +117,6 @@ class Enforcement:
 
     async def _end(self, revoked: Sequence[Session | Ownership]) -> None:
         """End sessions in the grid; those that another node has claimed are that node's to end."""
-        if not self._store.replicated:
-            return
         for start in range(0, len(revoked), ENDED_TOGETHER):
             batch = revoked[start : start + ENDED_TOGETHER]
             ends = (partial(self._store.end, each, ErrorCode.REVOKED) for each in batch)

@@ -60,6 +60,7 @@ def show(path: str, *, client: ApiClient, as_json: bool) -> None:
 @click.option("--count", metavar="NUMBER", help="Most events kept of one topic, or messages in the queue.")
 @click.option("--age", metavar="TIME", help="How long an event is kept: 30m, 24h, 7d.")
 @click.option("--bytes", "size", metavar="SIZE", help="Most bytes kept of one topic, or of the queue: 512KiB, 16MiB.")
+@click.option("--ttl", metavar="TIME", help="After how long a value ends if its publisher says nothing: 30s, 24h.")
 @click.option(
     "--limit",
     "limits",
@@ -77,6 +78,7 @@ def set_destination(
     count: str | None,
     age: str | None,
     size: str | None,
+    ttl: str | None,
     limits: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -84,7 +86,8 @@ def set_destination(
 
     Limits that are not given are as by default. All nodes follow within a second.
     """
-    given = {name: text for name, text in (("count", count), ("age", age), ("bytes", size)) if text is not None}
+    options = {"count": count, "age": age, "bytes": size, "ttl": ttl}
+    given = {name: text for name, text in options.items() if text is not None}
     for each in limits:
         name, _, text = each.partition("=")
         given[name] = text

@@ -28,6 +28,7 @@ from gateway.core.wire.packets import (
     KEEP,
     Authenticate,
     NoticeCode,
+    Publish,
     ReadHistory,
     Reply,
     SetProperties,
@@ -35,11 +36,14 @@ from gateway.core.wire.packets import (
     Unsubscribe,
     Welcome,
 )
+from gateway.core.wire.publish_packet import TTL
 from gateway.core.wire.queue_packets import (
     TEMPORARY,
     Consume,
     Declare,
 )
+from gateway.core.wire.transaction_packets import Stage
+from gateway.core.wire.will_packets import WILLS, SetWills
 
 EVERYWHERE: Final = ""
 """The word for what every node knows."""
@@ -328,6 +332,12 @@ def _word_for(ask: ClientAsk) -> str:
         return DURABLES
     if isinstance(ask, Handle | Unhandle | Ask | Await | Answer):
         return QUESTIONS
+    if isinstance(ask, SetWills):
+        return WILLS
+    asked = ask.operation if isinstance(ask, Stage) else ask
+    if isinstance(asked, Publish) and asked.ttl is not None:
+        # A node of an older release would keep the value for ever.
+        return TTL
     return TEMPORARY if isinstance(ask, Declare) else EVERYWHERE
 
 

@@ -47,6 +47,7 @@ from gateway.core.wire.queue_packets import (
     Send,
 )
 from gateway.core.wire.transaction_packets import Stage, TransactionRequest
+from gateway.core.wire.will_packets import SetWills
 
 RETRY_INITIAL: Final = 0.1
 """Seconds before a refused request is sent again, if the node gives no advice; doubles with each refusal in a row."""
@@ -68,6 +69,7 @@ ClientAsk: TypeAlias = (
     | DurableRequest
     | TransactionRequest
     | ExchangeRequest
+    | SetWills
 )
 """A request that a client makes."""
 

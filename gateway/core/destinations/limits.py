@@ -1,7 +1,7 @@
 """The kinds of destinations and their limits, declared once: files, the admin API and the pages read them here.
 
 ```text
-value      nothing is kept but the newest value; no limits
+value      ValueLimits: nothing is kept but the newest value, and that for a time if it ends
 history    HistoryLimits: events are kept for a count, an age and bytes
 queue      QueueLimits: how much a queue holds, how often a message is delivered, what becomes of it else
 ```
@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from gateway.core.topics.topics import shown
 from gateway.core.wire.errors import GatewayError
+from gateway.core.wire.publish_packet import LONGEST_TTL, SHORTEST_TTL
 
 SECONDS_PER_DAY: Final = 86_400
 
@@ -149,6 +150,18 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValueLimits:
+    """How long the value of one topic is there.
+
+    Attributes:
+        ttl: seconds after which a value ends, unless its publisher says otherwise; None for never.
+    """
+
+    ttl: float | None = None
+    """A value is what counts until there is another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryLimits:
     """How many events of one topic are kept: the oldest go as soon as one of the limits is passed.
 
@@ -156,6 +169,7 @@ class HistoryLimits:
         count: most events.
         age: longest time that one is kept, in seconds.
         bytes: most bytes of all of them, in the grid. The newest event is kept whatever its size.
+        ttl: as of ``ValueLimits``; the end of a value is an event, too.
     """
 
     count: int = 1_000
@@ -164,6 +178,8 @@ class HistoryLimits:
     """Whoever was away for a night goes on where it stopped."""
     bytes: int = 1024**2
     """Of a thousand topics with history that are all full: 1 GiB, which a usual Redis has."""
+    ttl: float | None = None
+    """As of ``ValueLimits``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,8 +223,20 @@ class QueueLimits:
     """A month, so that nobody has to look at them on a holiday."""
 
 
-Limits: TypeAlias = HistoryLimits | QueueLimits | None
-"""The limits of a destination; None of one that is a value."""
+Limits: TypeAlias = HistoryLimits | QueueLimits | ValueLimits
+"""The limits of a destination."""
+
+_TTL: Final = Limit(
+    name="ttl",
+    unit=Unit.SECONDS,
+    low=SHORTEST_TTL,
+    high=LONGEST_TTL,
+    optional=True,
+    meaning="time after which a value ends, unless its publisher says otherwise",
+)
+
+VALUE_LIMITS: Final = (_TTL,)
+"""Of each topic without history."""
 
 HISTORY_LIMITS: Final = (
     Limit(name="count", unit=Unit.NUMBER, low=1, high=1_000_000, meaning="most events kept of one topic"),
@@ -220,6 +248,7 @@ HISTORY_LIMITS: Final = (
         high=1024**3,
         meaning="most bytes of the kept events of one topic; the newest is kept whatever its size",
     ),
+    _TTL,
 )
 """Of each topic with history. A million events or 1 GiB of one topic still go through one Redis command at a time."""
 
@@ -279,14 +308,14 @@ QUEUE_LIMITS: Final = (
 """Of each queue. Ten million messages or 16 GiB are what one Redis holds; a queue is not spread over several."""
 
 LIMITS: Final[Mapping[Kind, tuple[Limit, ...]]] = {
-    Kind.VALUE: (),
+    Kind.VALUE: VALUE_LIMITS,
     Kind.HISTORY: HISTORY_LIMITS,
     Kind.QUEUE: QUEUE_LIMITS,
 }
 """All limits, by kind."""
 
 _DEFAULTS: Final[Mapping[Kind, Limits]] = {
-    Kind.VALUE: None,
+    Kind.VALUE: ValueLimits(),
     Kind.HISTORY: HistoryLimits(),
     Kind.QUEUE: QueueLimits(),
 }
@@ -328,19 +357,22 @@ def read_limits(kind: Kind, given: Mapping[str, object]) -> Limits:
         if "full" in values:
             values["full"] = WhenFull(str(values["full"]))
         return QueueLimits(**values)  # type: ignore[arg-type]  # as above
-    return None
+    return ValueLimits(**values)  # type: ignore[arg-type]  # as above
 
 
 def kind_of(limits: Limits) -> Kind:
     """Tell of which kind a destination with these limits is."""
-    if limits is None:
+    if isinstance(limits, ValueLimits):
         return Kind.VALUE
     return Kind.HISTORY if isinstance(limits, HistoryLimits) else Kind.QUEUE
 
 
 def limit_fields(limits: Limits) -> dict[str, float | str | bool | None]:
-    """Return limits by name, as JSON has them and ``read_limits`` takes them."""
-    return {} if limits is None else asdict(limits)
+    """Return limits by name, as JSON has them and ``read_limits`` takes them.
+
+    What ends nothing is left out: as nodes of earlier releases write it, so that they and those of today say the same.
+    """
+    return {name: value for name, value in asdict(limits).items() if (name, value) != ("ttl", None)}
 
 
 def default_of(kind: Kind, name: str) -> float | str | bool | None:
@@ -350,6 +382,6 @@ def default_of(kind: Kind, name: str) -> float | str | bool | None:
         KeyError: this kind has no such limit.
     """
     defaults = _DEFAULTS[kind]
-    if defaults is None or name not in {each.name for each in fields(defaults)}:
+    if name not in {each.name for each in fields(defaults)}:
         raise KeyError(name)
     return getattr(defaults, name)  # type: ignore[no-any-return]

@@ -13,6 +13,7 @@ from gateway.core.topics.remembered import Remembered
 from gateway.core.topics.selector_map import SelectorMap
 from gateway.core.topics.selectors import Selector
 from gateway.core.types import TopicPath
+from gateway.core.wire.publish_packet import FOR_EVER
 
 REMEMBERED_BYTES: Final = 1024**2
 """Bytes of answers that are remembered: some 5,000 usual paths. What is asked beyond that is found anew, at 2 to 300
@@ -55,6 +56,7 @@ class DestinationTable:
         empty: there are none.
         has_history: some topics may have history.
         has_queues: there are queues.
+        has_ttl: values of some topics end.
     """
 
     def __init__(self, destinations: Iterable[Destination] = ()) -> None:
@@ -68,6 +70,8 @@ class DestinationTable:
         self.empty = True
         self.has_history = False
         self.has_queues = False
+        self.has_ttl = False
+        self._with_ttl = 0
         for each in destinations:
             self.put(each)
 
@@ -96,6 +100,15 @@ class DestinationTable:
             return None
         found = self.find(topic)
         return found.limits if found is not None and isinstance(found.limits, HistoryLimits) else None
+
+    def ttl(self, topic: TopicPath) -> float:
+        """Return the seconds after which a value of a topic ends if its publisher says nothing; 0 for never."""
+        if not self.has_ttl:
+            return FOR_EVER
+        found = self.find(topic)
+        if found is None or isinstance(found.limits, QueueLimits):
+            return FOR_EVER
+        return found.limits.ttl or FOR_EVER
 
     def queue(self, path: TopicPath) -> QueueLimits | None:
         """Return the limits of a queue; None if there is no such queue."""
@@ -174,7 +187,13 @@ class DestinationTable:
         self.empty = not self._by_name
         self.has_history = self._kinds[Kind.HISTORY] > 0
         self.has_queues = self._kinds[Kind.QUEUE] > 0
+        self._with_ttl += _has_ttl(now) - _has_ttl(before)
+        self.has_ttl = self._with_ttl > 0
         self._answers.clear()
+
+
+def _has_ttl(destination: Destination | None) -> bool:
+    return destination is not None and not isinstance(destination.limits, QueueLimits) and bool(destination.limits.ttl)
 
 
 def place_in_list(destination: Destination) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Stage
+from gateway.core.wire.will_packets import SetWills
 
 REQUEST_BYTES: Final = 512
 """Bytes as which a request counts besides its texts: its packet, its place in line and its command for the grid."""
@@ -36,7 +37,7 @@ PAIR_BYTES: Final = 128
 Request: TypeAlias = ClientRequest | Bye
 
 
-def weight(request: Request) -> int:  # noqa: C901 - a case for each kind that has texts
+def weight(request: Request) -> int:
     """Tell how much memory a request takes until it is answered, about."""
     if type(request) is Publish:  # by far the most frequent, and the largest
         return REQUEST_BYTES + len(request.topic) + len(request.value)
@@ -49,11 +50,8 @@ def weight(request: Request) -> int:  # noqa: C901 - a case for each kind that h
         return REQUEST_BYTES + _of_exchange(request)
     if isinstance(request, Stage):
         return REQUEST_BYTES + weight(request.operation)
-    if isinstance(request, SetProperties):
-        changes = request.changes.items()
-        return REQUEST_BYTES + sum(REQUEST_BYTES // 4 + len(name) + len(value or "") for name, value in changes)
-    if isinstance(request, Authenticate):
-        return REQUEST_BYTES + len(request.principal) + len(request.secret)
+    if isinstance(request, SetProperties | SetWills | Authenticate):
+        return REQUEST_BYTES + _of_the_session(request)
     if isinstance(request, Unsubscribe):
         return REQUEST_BYTES + len(request.selector) + sum(REQUEST_BYTES // 4 + len(each) for each in request.keep)
     if isinstance(request, ReadHistory):
@@ -72,6 +70,16 @@ def _of_exchange(request: Ask | Answer | Await) -> int:
             return len(request.question) + len(request.value or b"") + len(request.failed or "")
         case Await():
             return sum(PAIR_BYTES + len(path) for _, path in request.asks)
+
+
+def _of_the_session(request: SetProperties | SetWills | Authenticate) -> int:
+    match request:
+        case SetProperties():
+            return sum(REQUEST_BYTES // 4 + len(name) + len(value or "") for name, value in request.changes.items())
+        case SetWills():
+            return sum(REQUEST_BYTES + len(each.topic) + len(each.value) for each in request.wills)
+        case Authenticate():
+            return len(request.principal) + len(request.secret)
 
 
 def _of_durable(request: DurableRequest) -> int:

@@ -16,6 +16,7 @@ been executed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar, overload
 
 from gateway.core.session.durable_rows import (
@@ -41,6 +42,7 @@ from gateway.core.types import (
     TokenGeneration,
 )
 from gateway.core.wire.codec.fields import word_set
+from gateway.core.wire.codec.will_packets import read_wills, write_wills
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.errors import InvalidExport, InvalidSelector, LocalProtocolError
 from gateway.core.wire.exchange_packets import Answer, Ask, Await, Handle, Unhandle
@@ -61,6 +63,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage, TransactionRequest
+from gateway.core.wire.will_packets import SetWills
 
 _MACHINE_AND_SESSION = 2
 """Parts of an export."""
@@ -209,17 +212,20 @@ def restore(data: bytes, now: float, make: Callable[[SessionMachine], ServerSess
     return session
 
 
-def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:  # noqa: C901 - a case for each kind of request
+def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:  # noqa: C901, PLR0912 - a case for each kind of request
     """Write the row of a pending request; values are added to *bodies* of the record."""
     match work:
-        case Publish(request, topic, value, resubmitted):  # by far the most frequent, and the largest
-            return ["publish", request, resubmitted, topic, bodies.put(value)]
+        case Publish(request, topic, value, resubmitted, ttl):  # by far the most frequent, and the largest
+            row: list[JsonValue] = ["publish", request, resubmitted, topic, bodies.put(value)]
+            return row if ttl is None else [*row, ttl]
         case Subscribe(request, selector, resubmitted):
             return ["subscribe", request, resubmitted, selector]
         case Unsubscribe(request, selector, resubmitted, keep):
             return ["unsubscribe", request, resubmitted, selector, list(keep)]
         case ReadHistory(request, selector, after, earliest, limit, resubmitted):
             return ["history", request, resubmitted, selector, write_places(after), earliest, limit]
+        case SetWills(request, wills, resubmitted):
+            return ["wills", request, resubmitted, write_wills(wills).decode()]
         case SetProperties(request, changes, resubmitted):
             return ["properties", request, resubmitted, dict(changes)]
         case Authenticate(request, secret, principal, resubmitted):
@@ -274,6 +280,8 @@ def read_request(  # noqa: C901, PLR0912 - a case for each kind of request
             match kind, rest:
                 case "publish", [str(topic), place]:
                     return Publish(number, topic, record.body(name, place), resubmitted)
+                case "publish", [str(topic), place, float() | int() as ttl]:
+                    return Publish(number, topic, record.body(name, place), resubmitted, float(ttl))
                 case "subscribe", [str(selector)]:
                     return Subscribe(number, selector, resubmitted)
                 case "unsubscribe", [str(selector), [*keep]]:
@@ -286,6 +294,9 @@ def read_request(  # noqa: C901, PLR0912 - a case for each kind of request
                     values = {name: value for name, value in changes.items() if value is None or isinstance(value, str)}
                     if len(values) == len(changes):
                         return SetProperties(number, values, resubmitted)
+                case "wills", [str(text)]:
+                    with suppress(ValueError):
+                        return SetWills(number, read_wills(text), resubmitted)
                 case "authenticate", [str(principal), str(secret)]:
                     return Authenticate(number, secret, principal, resubmitted)
     return record.fail(name, "a list of requests")

@@ -26,10 +26,12 @@ from gateway.core.types import (
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.wire.durable_packets import DURABLES, DurablePlace, DurableRequest
 from gateway.core.wire.exchange_packets import QUESTIONS, Answered, ExchangeRequest, Question
+from gateway.core.wire.publish_packet import TTL
 from gateway.core.wire.publish_packet import Publish as Publish  # noqa: PLC0414 - one of the packets
 from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Message, QueueRequest
 from gateway.core.wire.topology_packets import Cluster, Topology
 from gateway.core.wire.transaction_packets import TRANSACTIONS, TransactionRequest
+from gateway.core.wire.will_packets import WILLS, SetWills
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +303,7 @@ KEEP: Final = "keep"
 HISTORY: Final = "history"
 """The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES, TRANSACTIONS, QUESTIONS})
+SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES, TRANSACTIONS, QUESTIONS, TTL, WILLS})
 """What servers of this release understand beyond the first one."""
 
 
@@ -529,6 +531,7 @@ ClientRequest: TypeAlias = (
     | DurableRequest
     | TransactionRequest
     | ExchangeRequest
+    | SetWills
     | Malformed
 )
 SessionBody: TypeAlias = ClientRequest | Update | Message | Question | Answered | Reply | Notice

@@ -8,7 +8,14 @@ from urllib.parse import quote
 import pytest
 
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Destination, Origin
-from gateway.core.destinations.limits import HISTORY_LIMITS, QUEUE_LIMITS, HistoryLimits, Unit, limit_fields
+from gateway.core.destinations.limits import (
+    HISTORY_LIMITS,
+    QUEUE_LIMITS,
+    HistoryLimits,
+    Unit,
+    ValueLimits,
+    limit_fields,
+)
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 from tests.integration.admin.support import Pair
@@ -31,7 +38,7 @@ async def put(pair: Pair, selector: str, body: dict[str, Any], role: str = "admi
 
 async def of_file(pair: Pair, *selectors: str) -> None:
     await pair.n1.gateway.node.destinations.apply_file(
-        [Destination(selector=parse_selector(each), limits=None, origin=Origin.FILE) for each in selectors]
+        [Destination(selector=parse_selector(each), limits=ValueLimits(), origin=Origin.FILE) for each in selectors]
     )
 
 
@@ -121,7 +128,12 @@ async def test_they_come_in_pages(pair: Pair) -> None:
         ("a", {"kind": "history", "limits": {"cuont": 5}}),
         *(("a", {"kind": "history", "limits": {each.name: each.low - 1}}) for each in HISTORY_LIMITS),
         *(("a", {"kind": "history", "limits": {each.name: each.high + 1}}) for each in HISTORY_LIMITS),
-        *(("a", {"kind": "history", "limits": {each.name: value}}) for each in HISTORY_LIMITS for value in ("5", None)),
+        *(
+            ("a", {"kind": "history", "limits": {each.name: value}})
+            for each in HISTORY_LIMITS
+            for value in ("5", None)
+            if value is not None or not each.optional
+        ),
     ],
 )
 async def test_what_cannot_be_is_refused(pair: Pair, selector: str, body: dict[str, Any]) -> None:

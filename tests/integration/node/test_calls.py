@@ -52,6 +52,15 @@ async def test_a_published_value_reaches_subscribers_and_can_be_read(node: TestN
     assert (status, read) == (200, {**told, "value": {"bid": 7}})
 
 
+async def test_a_published_value_ends_when_its_call_says(node: TestNode) -> None:
+    async with await connect(node.url, principal="bob") as session:
+        stream = aiter(await session.subscribe("prices/**"))
+        await call(node, body={"publish": [{"topic": "prices/a", "value": 1, "ttl": 0.01}]})
+        updates = [await anext(stream) for _ in range(2)]
+    assert [(each.value, each.removed) for each in updates] == [(1, False), (None, True)]
+    assert (await call(node, "GET", "/v1/values/prices/a"))[0] == 404
+
+
 async def test_many_topics_are_published_in_order(node: TestNode) -> None:
     items = [{"topic": f"many/{number % 7}", "value": number} for number in range(300)]
     status, told, _ = await call(node, body={"publish": items})
@@ -193,6 +202,8 @@ async def test_a_page_of_another_origin_is_refused(node: TestNode) -> None:
         (b'{"topic": "a"}', 400, "bad_request"),
         (b'{"topic": "a", "value": 1, "qos": 2}', 400, "bad_request"),
         (b'{"topic": "a//b", "value": 1}', 400, "bad_topic"),
+        (b'{"topic": "a", "value": 1, "ttl": -1}', 400, "bad_request"),
+        (b'{"topic": "a", "value": 1, "ttl": 1e9}', 400, "bad_request"),
         (b'{"topic": "$gateway/x", "value": 1}', 403, "forbidden"),
         (b'{"publish": []}', 400, "bad_request"),
         (b'{"publish": [{"topic": "a", "value": 1}], "topic": "b"}', 400, "bad_request"),

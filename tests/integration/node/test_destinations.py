@@ -13,7 +13,7 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.app.destinations.destinations import Destinations
 from gateway.catalogue import log_events as events
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Destination, Origin
-from gateway.core.destinations.limits import HistoryLimits, Limits
+from gateway.core.destinations.limits import HistoryLimits, Limits, ValueLimits
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 from gateway.ports import Applied, TooManyDestinations
@@ -23,7 +23,10 @@ FILE, ADMINISTRATOR = Origin.FILE, Origin.ADMINISTRATOR
 TOPIC = TopicPath("log/a")
 
 
-def destination(selector: str = "log/**", limits: Limits = None, origin: Origin = ADMINISTRATOR) -> Destination:
+PLAIN = ValueLimits()
+
+
+def destination(selector: str = "log/**", limits: Limits = PLAIN, origin: Origin = ADMINISTRATOR) -> Destination:
     return Destination(selector=parse_selector(selector), limits=limits, origin=origin)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.adapters.redis import scripts, sessions
+from gateway.adapters.redis import scripts, session_ends, sessions
 from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import Attempt, Epoch, RequestNumber, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
@@ -81,7 +81,10 @@ async def test_nothing_is_left_of_sessions_that_ended(bench: Bench) -> None:
     # The records of ended sessions go away by themselves.
     left = [key for key in await bench.keys() if key.rsplit(":", 1)[-1] in {"ended", "closed"}]
     assert left
-    longest = {"ended": sessions._SHORTEST_MEMORY_MS, "closed": sessions._LATE_PUBLISH_MS + sessions._CLOCK_SET_MS}
+    longest = {
+        "ended": session_ends._SHORTEST_MEMORY_MS,
+        "closed": session_ends._LATE_PUBLISH_MS + session_ends._CLOCK_SET_MS,
+    }
     for key in left:
         assert 0 < await bench.server.call("PTTL", f"{bench.prefix}:{key}") <= longest[key.rsplit(":", 1)[-1]]
 
@@ -110,7 +113,7 @@ async def test_a_session_that_an_older_node_wrote_is_read_claimed_and_refreshed(
 async def test_an_end_that_was_interrupted_is_finished_by_a_reaper(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "ENDING_GRACE_MS", 50)
+    monkeypatch.setattr(session_ends, "ENDING_GRACE_MS", 50)
     grid = await bench.grid()
     record = session_record(publish_partitions=frozenset({PARTITION, (PARTITION + 1) % 64}))
     await grid.sessions.create(record)
@@ -154,7 +157,7 @@ async def test_a_publish_that_arrives_after_the_end_is_fenced_and_leaves_nothing
 
 
 async def test_what_is_remembered_of_ended_sessions_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "ENDED_MOST", 3)
+    monkeypatch.setattr(session_ends, "ENDED_MOST", 3)
     grid = await bench.grid()
     here = [record for record in (session_record() for _ in range(2000)) if session_partition(record.id) == 0][:10]
     for record in here:

@@ -10,7 +10,7 @@ import pytest
 from gateway.adapters import destination_file
 from gateway.adapters.destination_file import DestinationFileError, read_destinations
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Origin
-from gateway.core.destinations.limits import HistoryLimits
+from gateway.core.destinations.limits import HistoryLimits, ValueLimits
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ def test_a_file_says_what_paths_are(file: Path) -> None:
         [[destination]]
         selector = "log/debug/**"
         kind = "value"
+        ttl = "30s"
 
         [[destination]]
         selector = "orders/*"
@@ -48,7 +49,7 @@ def test_a_file_says_what_paths_are(file: Path) -> None:
     log, debug, orders = read_destinations(file)
     assert (log.selector.text, log.origin) == ("log/**", Origin.FILE)
     assert log.limits == HistoryLimits(count=10_000, age=7 * 86_400, bytes=16 * 1024**2)
-    assert (debug.selector.text, debug.limits) == ("log/debug/**", None)
+    assert (debug.selector.text, debug.limits) == ("log/debug/**", ValueLimits(ttl=30.0))
     assert orders.limits == HistoryLimits(age=90.5)
 
 
@@ -108,7 +109,7 @@ selector = "d"
     empty = "a selector does not begin or end with '/' and has nothing empty between two, but segment 2 of 'log//x' is"
     assert complaints(file, text) == [
         ": destinations: there is no such key; write [[destination]] above each destination",
-        ":3: cuont: it is no limit of a history; did you mean 'count'? (there are count, age, bytes)",
+        ":3: cuont: it is no limit of a history; did you mean 'count'? (there are count, age, bytes, ttl)",
         f':8: selector: it is none: {empty} empty; a selector such as "log/**"',
         f":12: age: it is not a duration; {duration}",
         ":21: selector: a/*/** is described at line 17 already; keep one of them",

@@ -29,6 +29,7 @@ from gateway.ports import (
     Restored,
     SelectionChanges,
     SessionChanges,
+    SessionEnd,
     SessionRecord,
 )
 from tests.support.machines import PARAMETERS
@@ -81,13 +82,13 @@ class Ends:
         self._called(len(records))
         return [self._answers.get(record.id, Restored.WRITTEN) for record in records]
 
-    async def _end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
+    async def _end(self, ownership: Ownership, *, reason: ErrorCode, **_: object) -> None:
         self._called(1)
         self.ended[ownership.session] = reason
 
-    async def _end_all(self, ends: Sequence[tuple[Ownership, ErrorCode]]) -> list[bool]:
+    async def _end_all(self, ends: Sequence[SessionEnd], **_: object) -> list[bool]:
         self._called(len(ends))
-        self.ended |= {ownership.session: reason for ownership, reason in ends}
+        self.ended |= {ownership.session: reason for ownership, reason, _ in ends}
         return [True] * len(ends)
 
 

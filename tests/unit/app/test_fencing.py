@@ -101,7 +101,7 @@ class Bench:
     async def disconnect(self, ownership: Ownership) -> None:
         await self.change(ownership, SessionChanges())
 
-    async def end(self, ownership: Ownership, *, reason: ErrorCode) -> None:
+    async def end(self, ownership: Ownership, *, reason: ErrorCode, **_: object) -> None:
         await self.change(ownership, SessionChanges())
 
     async def claim(self, *_: object, **__: object) -> ClaimRefused:

@@ -51,7 +51,8 @@ def test_anything_is_read_or_refused(body: bytes) -> None:
             "publish[1]: there is no member 'valeu'",
         ),
         ({"topic": "a"}, "'value' is missing"),
-        ({"topic": "a", "value": [[]], "ttl": 3}, "'ttl'"),
+        ({"topic": "a", "value": [[]], "qos": 3}, "'qos'"),
+        ({"topic": "a", "value": [[]], "ttl": "3"}, "'ttl'"),
     ],
 )
 def test_a_refusal_says_what_is_wrong_and_where(content: object, named: str) -> None:

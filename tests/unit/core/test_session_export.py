@@ -10,13 +10,15 @@ import pytest
 
 from gateway.core.session.answers import Answers
 from gateway.core.session.export import export, restore
-from gateway.core.session.pending import PendingRequests
+from gateway.core.session.pending import PendingRequests, Work
 from gateway.core.session.server_session import ServerSession
 from gateway.core.stream.byte_form import MAGIC, VERSION, Bodies, Record, join, part, seal, unseal, write_record
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.types import GridGeneration, RequestNumber, SessionId
 from gateway.core.wire.errors import InvalidExport, LocalProtocolError, UnknownExportVersion
 from gateway.core.wire.packets import Malformed, Publish
+from gateway.core.wire.transaction_packets import Stage
+from gateway.core.wire.will_packets import EndKind, SetWills, Will
 from tests.support.machines import opened
 from tests.support.session_twins import lived
 
@@ -144,6 +146,23 @@ def test_a_value_is_exported_as_it_is() -> None:
 
     assert isinstance(work, Publish)
     assert work.value == value
+
+
+def test_what_ends_and_what_is_left_is_exported() -> None:
+    held = session()
+    numbers = map(RequestNumber, range(1, 6))
+    ends = Publish(next(numbers), "t", b"1", ttl=1.5)
+    wills = (Will("a", b"[1.0]"), Will("b", b"null", (EndKind.CLOSED,), 2.0))
+    pending: list[Work] = [
+        ends,
+        SetWills(next(numbers), wills),
+        SetWills(next(numbers)),
+        Stage(next(numbers), ends.request, ends),
+    ]
+    for each in pending:
+        held.pending.put(each)
+
+    assert list(restore(export(held, NOW), NOW).pending) == pending
 
 
 @pytest.mark.parametrize("seconds", [60, 60.0, 0.1])

@@ -55,7 +55,15 @@ async def _subscribers(administration: Administration, call: Call) -> models.Ses
 
 
 def _topic(view: TopicView) -> dict[str, object]:
-    shown = {"topic": view.topic, "version": view.version, "event": view.event, "size": view.size, "value": None}
+    shown: dict[str, object] = {
+        "topic": view.topic,
+        "version": view.version,
+        "event": view.event,
+        "size": view.size,
+        "value": None,
+    }
+    if view.ends:
+        shown["ends"] = view.ends / 1000
     # It is JSON already, and passed on as it was published.
     return shown if not view.value else shown | {"value": orjson.Fragment(view.value)}
 

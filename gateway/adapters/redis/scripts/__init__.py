@@ -75,6 +75,11 @@ class Script:
         return (*self._head[:-1], self._keys * partitions + more, *keys_and_arguments)
 
 
+def milliseconds(seconds: float) -> int:
+    """Write a length of time as scripts take it: not below one, where 0 stands for none."""
+    return max(1, round(seconds * 1000)) if seconds else 0
+
+
 ADOPT: Final = Script("adopt", keys=5, timed=True)
 ADOPTED: Final = Script("adopted", keys=1)
 CARRIERS: Final = Script("carriers", keys=1, timed=True)
@@ -146,23 +151,29 @@ SESSION_CLAIMABLE: Final = Script("session_claimable", keys=5, timed=True, begin
 SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, begins=("selections",))
 SESSION_DISCONNECT: Final = Script("session_disconnect", keys=5, timed=True, begins=("session_absent",))
 SESSION_DUE: Final = Script("session_due", keys=2, timed=True)
-SESSION_END: Final = Script("session_end", keys=4, timed=True)
-SESSION_EXPIRE: Final = Script("session_expire", keys=3, timed=True)
+SESSION_END: Final = Script("session_end", keys=4, timed=True, begins=("wills",))
+SESSION_EXPIRE: Final = Script("session_expire", keys=3, timed=True, begins=("wills",))
 SESSION_ORPHAN: Final = Script("session_orphan", keys=3, timed=True)
 SESSION_OWNERS: Final = Script("session_owners", keys=1)
 SESSION_PASS: Final = Script("session_pass", keys=5, timed=True, begins=("session_absent",))
 SESSION_PURGE: Final = Script("session_purge", keys=8, timed=True)
 SESSION_RESTORE: Final = Script("session_restore", keys=6, timed=True, begins=("selections",))
 SESSION_SIZES: Final = Script("session_sizes", keys=1)
+TOPIC_DUE: Final = Script("topic_due", keys=1, timed=True)
+TOPIC_END: Final = Script("topic_end", keys=7, timed=True, begins=("sizes", "removals", "logs", "removal"))
 TOPIC_FORGET: Final = Script("topic_forget", keys=3, timed=True)
 TOPIC_POSITION: Final = Script("topic_position", keys=1)
-TOPIC_PUBLISH: Final = Script("topic_publish", keys=5, begins=("sizes", "no_logs"))
-TOPIC_RECORD: Final = Script("topic_publish", keys=5, begins=("sizes", "logs"))
+TOPIC_PUBLISH: Final = Script("topic_publish", keys=5, begins=("sizes", "no_endings", "no_logs"))
+TOPIC_PUBLISH_ENDING: Final = Script("topic_publish", keys=7, timed=True, begins=("sizes", "endings", "no_logs"))
+"""``TOPIC_PUBLISH`` of values that end."""
+TOPIC_RECORD: Final = Script("topic_publish", keys=5, begins=("sizes", "no_endings", "logs"))
 """``TOPIC_PUBLISH`` of topics with history; others shall not pay for the functions that it has besides."""
-TOPIC_REMOVE: Final = Script("topic_remove", keys=5, begins=("sizes", "removals", "logs"))
-TOPIC_RESTORE: Final = Script("topic_restore", keys=4, begins=("sizes",))
+TOPIC_RECORD_ENDING: Final = Script("topic_publish", keys=7, timed=True, begins=("sizes", "endings", "logs"))
+"""Both of these."""
+TOPIC_REMOVE: Final = Script("topic_remove", keys=7, begins=("sizes", "removals", "logs", "removal"))
+TOPIC_RESTORE: Final = Script("topic_restore", keys=6, begins=("sizes", "endings"))
 _TRANSACTION: Final = ("session_absent", "transactions")
-_PARTS: Final = ("sizes", "logs", "queue", "transaction_parts")
+_PARTS: Final = ("sizes", "endings", "logs", "queue", "transaction_parts")
 TRANSACTION_BEGIN: Final = Script("transaction_begin", keys=6, timed=True, begins=_TRANSACTION)
 TRANSACTION_COMMIT: Final = Script("transaction_commit", keys=6, timed=True, begins=_TRANSACTION + _PARTS)
 TRANSACTION_DECIDE: Final = Script("transaction_decide", keys=6, timed=True, begins=_TRANSACTION)

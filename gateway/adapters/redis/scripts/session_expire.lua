@@ -6,11 +6,11 @@
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- ARGV[1] id
 -- ARGV[2] how long another reaper leaves the rest to the caller (ms)
--- Result  'foreign' if what is there cannot have come from the gateway: it is off the clock; else {'marked', topic partitions that may hold receipts, window (s), owner, reason, epoch}, or 'alive' if there is
---         nothing to do
+-- Result  'foreign' if what is there cannot have come from the gateway: it is off the clock; else {'marked', topic partitions that may hold receipts, window (s), owner, reason, epoch[, wills as wills.lua has them]}, or
+--         'alive' if there is nothing to do
 --
 -- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
--- Needs clock.lua.
+-- Needs clock.lua and wills.lua.
 local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
 local stored = redis.pcall('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch')
 if not deadline or tonumber(deadline) > now then
@@ -33,4 +33,4 @@ if not reason then
   redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
 end
 redis.call('ZADD', KEYS[3], now + ARGV[2], ARGV[1])
-return {'marked', stored[3], stored[4], stored[1], reason, stored[6]}
+return {'marked', stored[3], stored[4], stored[1], reason, stored[6], left_wills(KEYS[1], 'expired', stored[2])}

@@ -21,6 +21,8 @@
 --         answered yet, 0 if none; bytes that the caller has sent for the stream and not told yet, mostly 0, as it tells
 --         them now and then; how many publishes follow; and of each of these: request, topic, and value as JSON text
 -- Of topics with history the keys of their logs follow the five, and what logs.lua says the publishes of each partition.
+-- Of values that end, a partition has two keys more before all others, endings and, as KEYS[7], ends of endings.lua; and in
+-- front of all arguments is what clock.lua asks for, and after how many milliseconds they end.
 -- Result  for each partition one of
 --           {event, answer, ...}  event of the first that was published now, '' if none was, and for each publish
 --             version             published: its event has the next number after that of the one published before it
@@ -38,9 +40,10 @@
 --
 -- Invariant: requests of a session rise in the receipts; a request is executed only if it is above the last of them.
 -- Receipts always have an end, whatever happens to their session.
--- Needs sizes.lua, and logs.lua or no_logs.lua: a publish without history is the same commands as if there were none. A
+-- Needs sizes.lua, endings.lua (then also clock.lua) or no_endings.lua, and logs.lua or no_logs.lua: a publish without history is the same commands as if there were none. A
 -- topic whose history would be one too many is refused as one that is not created. A publish that makes a value no larger is never refused for bytes.
 -- What many publishes have in common is looked at once: half of what a publish would cost alone.
+local ends_at = append_ending and string.format('%.0f', now + table.remove(ARGV, 1))
 local epoch, settled, generation, length, hash, life, most, most_bytes, stream_bytes = unpack(ARGV, 1, 9)
 -- Versions never fall back, even if the grid lost some: each generation starts above all that came before (P6).
 local least = (generation - 1) * 4294967296
@@ -93,7 +96,7 @@ end
 -- the last event.
 -- Reading numbers, and tables that grow, are much of what Lua costs here: what is seldom compared stays text, and tables
 -- begin with places for one publish.
-local function publish(values, stream, key, closed, sizes, previous, first, final, logs)
+local function publish(values, stream, key, closed, sizes, previous, first, final, logs, endings, ends)
   local newest, newest_text, forgotten = 0, '0', '0'
   local last = redis.call('LINDEX', key, -1)
   if last then
@@ -172,7 +175,8 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
         version = math.max(version or tonumber(floor), least) + 1
         local text = string.format('%.0f', version)
         local entry = text .. ' ' .. value
-        local event = redis.pcall('XADD', stream, 'MAXLEN', '~', length, ids, topic, entry)
+        local event = ends_at and append_ending(stream, length, generation, topic, entry, ends_at)
+          or redis.pcall('XADD', stream, 'MAXLEN', '~', length, ids, topic, entry)
         if type(event) == 'table' then
           write(values, key, fields, written, receipts, received, grown and write_floor(floor, total), logs)
           if string.find(event.err, 'equal or smaller', 1, true) then
@@ -186,6 +190,9 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
           return 'emptied', true
         end
         newest_event = event
+        if ends_at then
+          note_ending(endings, ends, topic, event, ends_at)
+        end
         if log then
           keep(log, event, entry)
         end
@@ -232,11 +239,16 @@ while number <= #KEYS do
   local values, stream, key, closed, sizes = unpack(KEYS, number, number + 4)
   local following, logs = at + 3 + 3 * ARGV[at + 2], nil
   local final = following - 1
+  local endings, ends
   number = number + 5
+  if ends_at then
+    endings, ends = KEYS[number], KEYS[number + 1]
+    number = number + 2
+  end
   if read_logs then
     logs, number, following = read_logs(number, following)
   end
-  local result, ended, event = publish(values, stream, key, closed, sizes, ARGV[at], at + 3, final, logs)
+  local result, ended, event = publish(values, stream, key, closed, sizes, ARGV[at], at + 3, final, logs, endings, ends)
   if ARGV[at + 1] ~= '0' and result ~= 'emptied' then
     count_entries(sizes, stream, values, event, ARGV[at + 1], tonumber(stream_bytes))
   end

@@ -7,6 +7,8 @@
 -- KEYS[3] removed  zset    removed topic -> when to forget it (ms)
 -- KEYS[4] sizes    hash    bytes of the stream; sizes.lua
 -- KEYS[5] origins  hash    topic -> what crossed between clusters; removals.lua
+-- KEYS[6] endings  hash    of values that end; endings.lua
+-- KEYS[7] ends     zset    of them
 -- ARGV[1] topic
 -- ARGV[2] generation that the caller has adopted
 -- ARGV[3] entries to keep in the stream, about
@@ -19,11 +21,8 @@
 --
 -- Invariant: versions of a topic only rise, also over its removal and after that is forgotten.
 -- A history begins anew with the removal, and whoever has not read it to its end will be told that events are missing.
--- Needs sizes.lua, removals.lua and logs.lua. It frees memory, so that it runs also where there is none left.
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('HMGET', KEYS[1], ARGV[1], '')
-local stored = found[1]
+-- Needs sizes.lua, removals.lua, logs.lua and removal.lua. It frees memory, so that it runs also where there is none left.
+local stored = redis.call('HGET', KEYS[1], ARGV[1])
 if not stored then
   return 'none'
 end
@@ -31,38 +30,17 @@ local version, event, value = string.match(stored, '^(%d+) (%S+) (.*)$')
 if version and value == '' then
   return {tonumber(version), event, '1'}
 end
-local floor, total = read_floor(found[2])
-if not total then
-  -- What cannot be counted where no memory is left is counted by a later step.
-  total = count_values(KEYS[4], KEYS[1])
+local refusal
+version, event, refusal = put_removal(ARGV[1], stored, unpack(ARGV, 2, 6))
+if refusal then
+  return refusal
 end
--- What another program put here has no version, and goes like a value.
-local known, bytes = read_value(stored)
-version = string.format('%.0f', math.max(known or tonumber(floor), (ARGV[2] - 1) * 4294967296) + 1)
-event = redis.pcall('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], ARGV[2] .. '-*', ARGV[1], version .. ' ')
-if type(event) == 'table' then
-  if string.find(event.err, 'equal or smaller', 1, true) then
-    return 'stale'
-  end
-  return redis.error_reply(event.err)
-end
-if string.sub(event, -2) == '-0' then
-  redis.call('DEL', KEYS[2], KEYS[4])
-  return 'emptied'
-end
-redis.call('HSET', KEYS[1], ARGV[1], version .. ' ' .. event .. ' ')
-count_entries(KEYS[4], KEYS[2], KEYS[1], event, #ARGV[1] + ENTRY_BYTES, tonumber(ARGV[6]))
-redis.call('ZADD', KEYS[3], now + ARGV[4], ARGV[1])
 if ARGV[7] then
-  local logs = read_logs(6, 7)
+  local logs = read_logs(8, 7)
   local log = logs[ARGV[1]]
   tools().drop_log(logs[''], ARGV[1], log.key)
-  if begin_log(logs, ARGV[1], log, string.match(stored, '^%d+ (%d+%-%d+)')) then
-    keep(log, event, version .. ' ')
-    write_logs(logs)
-  end
+  log_removal(logs, ARGV[1], stored, version, event)
 end
-
-local least, freed = forget_removals(KEYS[1], KEYS[3], KEYS[5], now, ARGV[5], floor)
-redis.call('HSET', KEYS[1], '', total and write_floor(least .. '.0', total - bytes - freed) or least)
+redis.call('HDEL', KEYS[6], ARGV[1])
+redis.call('ZREM', KEYS[7], ARGV[1])
 return {tonumber(version), event, '0'}

@@ -1,14 +1,14 @@
 -- Precedes the steps that execute transactions: what one does in each topic partition, its parts. Needs clock.lua, sizes.lua,
--- logs.lua and queue.lua.
+-- endings.lua, logs.lua and queue.lua.
 --
 -- ARGV[1..8] transactions.lua
 -- ARGV[9] turn
 -- ARGV[10] entries to keep in a stream, about
 -- ARGV[11] bytes to keep in a stream, about; 0 for no limit
 -- ARGV[12] queues that a partition may hold
--- Each part has these keys: values, stream and sizes of topic_publish.lua; logs, marks and logs of topics with history of
+-- Each part has these keys: values, stream and sizes of topic_publish.lua; endings and ends of endings.lua; logs, marks and logs of topics with history of
 -- logs.lua; and for each queue the twelve of queue.lua. And these arguments: how many publishes, and of each topic, value,
--- most topics and most bytes as in topic_publish.lua; bytes of the entries of the stream that they become; what logs.lua
+-- most topics and most bytes as in topic_publish.lua, and after how many ms it ends, 0 for never; bytes of the entries of the stream that they become; what logs.lua
 -- asks for; how many queues, and of each its name, its bounds as in queue_send.lua or '', how many steps, and of each step
 --   's', delay (ms), life (ms, 0 for ever), bytes of headers, headers and value, of a message that is sent;
 --   'a', 'd' or 'r', delay (ms), tag in 16 digits, id, '', of one that is accepted, rejected or released
@@ -30,13 +30,14 @@ end
 -- Reads a part from KEYS[key] and ARGV[at] on; returns it, and the places behind.
 local function read_part(key, at)
   local part = {values = KEYS[key], stream = KEYS[key + 1], sizes = KEYS[key + 2], publishes = {}, queues = {}}
+  part.endings, part.ends = KEYS[key + 3], KEYS[key + 4]
   for number = 1, tonumber(ARGV[at]) do
-    local first = at + 1 + 4 * (number - 1)
-    part.publishes[number] = {unpack(ARGV, first, first + 3)}
+    local first = at + 1 + 5 * (number - 1)
+    part.publishes[number] = {unpack(ARGV, first, first + 4)}
   end
-  at = at + 1 + 4 * #part.publishes
+  at = at + 1 + 5 * #part.publishes
   part.appended = ARGV[at]
-  part.logs, key, at = read_logs(key + 3, at + 1)
+  part.logs, key, at = read_logs(key + 5, at + 1)
   local count = tonumber(ARGV[at])
   at = at + 1
   for number = 1, count do
@@ -264,7 +265,7 @@ local function publish(part)
   total = total or count_values(part.sizes, part.values)
   local event
   for _, each in ipairs(part.publishes) do
-    local topic, value = each[1], each[2]
+    local topic, value, life = each[1], each[2], each[5]
     local stored = redis.call('HGET', part.values, topic)
     local version, old
     if stored then
@@ -272,7 +273,13 @@ local function publish(part)
     end
     local shown = string.format('%.0f', math.max(version or tonumber(floor), LEAST) + 1)
     local entry = shown .. ' ' .. value
-    event = redis.call('XADD', part.stream, 'MAXLEN', '~', ARGV[10], ARGV[2] .. '-*', topic, entry)
+    if life == '0' then
+      event = redis.call('XADD', part.stream, 'MAXLEN', '~', ARGV[10], ARGV[2] .. '-*', topic, entry)
+    else
+      local ends_at = string.format('%.0f', now + life)
+      event = append_ending(part.stream, ARGV[10], ARGV[2], topic, entry, ends_at)
+      note_ending(part.endings, part.ends, topic, event, ends_at)
+    end
     local log = part.logs[topic]
     if log then
       if log.fields or begin_log(part.logs, topic, log, stored and string.match(stored, '^%d+ (%d+%-%d+)')) then

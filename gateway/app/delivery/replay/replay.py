@@ -94,5 +94,5 @@ class Replay:
 
 def update_of(value: TopicValue) -> Outgoing:
     """Make the packet of an update that was missed: the successor of what came before it, as it would have been."""
-    topic, version, event, text = value
+    topic, version, event, text, _ = value
     return Outgoing(topic, codec.encode_update(topic, version, event, text, snapshot=False))

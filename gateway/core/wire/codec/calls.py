@@ -15,6 +15,7 @@ from gateway.core.wire.codec.values import LONG
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import EARLIEST, NOW, Publish
+from gateway.core.wire.publish_packet import TTL
 
 MOST_PUBLISHES: Final = 1_000
 """Topics that one call sets at most: ten steps of the grid, and some milliseconds of the node's time."""
@@ -22,7 +23,7 @@ MOST_PUBLISHES: Final = 1_000
 LIST: Final = "publish"
 """Member of a body that sets several topics: what one sets, for each of them."""
 
-MEMBERS: Final = frozenset({"topic", "value"})
+MEMBERS: Final = frozenset({"topic", "value", TTL})
 """Of what sets one topic."""
 
 HISTORY_QUERY: Final = frozenset({"after", "from", "limit"})
@@ -104,7 +105,7 @@ def _publish(item: object, number: int, where: str, size: int) -> Publish:
     if not isinstance(item, dict):
         raise RequestRefused(f'{where}it must be an object, {{"topic": …, "value": …}}')
     if unknown := item.keys() - MEMBERS:
-        raise RequestRefused(f"{where}there is no member {min(unknown)!r}; there are 'topic' and 'value'")
+        raise RequestRefused(f"{where}there is no member {min(unknown)!r}; there are 'topic', 'value' and '{TTL}'")
     read = read_publish if size <= LONG else read_long_publish
     try:
         return read({**item, "request": number})

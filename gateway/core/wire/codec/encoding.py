@@ -15,6 +15,7 @@ from gateway.core.wire.codec.fields import Object, named_by_number
 from gateway.core.wire.codec.queue_packets import encode_queue_request
 from gateway.core.wire.codec.transaction_packets import encode_transaction_request
 from gateway.core.wire.codec.values import dumps
+from gateway.core.wire.codec.will_packets import encode_set_wills
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
 from gateway.core.wire.exchange_packets import Answer, Ask, Await, Handle, Unhandle
 from gateway.core.wire.packets import (
@@ -48,6 +49,7 @@ from gateway.core.wire.queue_packets import (
 )
 from gateway.core.wire.topology_packets import FOLLOW, Topology
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
+from gateway.core.wire.will_packets import SetWills
 
 _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
     Hello: "hello",
@@ -104,7 +106,7 @@ def encode_link(packet: LinkPacket) -> bytes:
     return dumps(content)
 
 
-def encode_request(body: ClientRequest) -> bytes:  # noqa: C901 - a case for each kind
+def encode_request(body: ClientRequest) -> bytes:
     """Encode the body of a client's session packet, ready for ``number``.
 
     Raises:
@@ -115,20 +117,12 @@ def encode_request(body: ClientRequest) -> bytes:  # noqa: C901 - a case for eac
     match body:
         case Subscribe() | Unsubscribe() | ReadHistory():
             content = _about_topics(body)
-        case SetProperties():
-            content = {"type": "properties", "request": body.request, "set": dict(body.changes)}
-        case Authenticate():
-            content = {"type": "authenticate", "request": body.request, "secret": body.secret}
-            if body.principal:
-                content["principal"] = body.principal
-        case Publish(request, topic, value, resubmitted):
-            again = b',"resubmitted":true' if resubmitted else b""
-            return b'"type":"publish","request":%d%b,"topic":%b,"value":%b}' % (
-                request,
-                again,
-                dumps(topic),
-                value,
-            )
+        case SetWills():
+            return encode_set_wills(body)
+        case SetProperties() | Authenticate():
+            content = _about_the_session(body)
+        case Publish():
+            return _publish(body)
         case Send() | Consume() | Cancel() | Settle() | Declare():
             return encode_queue_request(body)
         case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
@@ -142,6 +136,27 @@ def encode_request(body: ClientRequest) -> bytes:  # noqa: C901 - a case for eac
     if body.resubmitted:
         content["resubmitted"] = True
     return _body(content)
+
+
+def _about_the_session(body: SetProperties | Authenticate) -> Object:
+    if isinstance(body, SetProperties):
+        return {"type": "properties", "request": body.request, "set": dict(body.changes)}
+    content: Object = {"type": "authenticate", "request": body.request, "secret": body.secret}
+    if body.principal:
+        content["principal"] = body.principal
+    return content
+
+
+def _publish(body: Publish) -> bytes:
+    again = b',"resubmitted":true' if body.resubmitted else b""
+    ends = b"" if body.ttl is None else b',"ttl":%b' % dumps(body.ttl)
+    return b'"type":"publish","request":%d%b%b,"topic":%b,"value":%b}' % (
+        body.request,
+        again,
+        ends,
+        dumps(body.topic),
+        body.value,
+    )
 
 
 def _about_topics(body: Subscribe | Unsubscribe | ReadHistory) -> Object:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 from gateway.core.types import EventId, NodeId, RequestNumber
 from gateway.core.wire.codes import ErrorCode, FailoverReason, Numbering, Outcome
 from gateway.core.wire.packets import Replayed
+from gateway.core.wire.publish_packet import FOR_EVER, LONGEST_TTL, SHORTEST_TTL, TTL
 from gateway.core.wire.topology_packets import Cluster, ListedNode
 
 MAX_NUMBER: Final = 2**53 - 1
@@ -153,6 +154,17 @@ def read_seconds(packet: Object, name: str) -> float:
 def read_optional_seconds(packet: Object, name: str) -> float | None:
     """Read a length of time that may be absent or null."""
     return None if packet.get(name) is None else read_seconds(packet, name)
+
+
+def read_ttl(packet: Object) -> float | None:
+    """Read after how many seconds a value ends: ``FOR_EVER`` for never, None if it is absent or null."""
+    value = packet.get(TTL)
+    if value is None:
+        return None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or (value != FOR_EVER and not SHORTEST_TTL <= value <= LONGEST_TTL):
+        raise bad_field(TTL, value, f"must be 0 or a number of seconds from {SHORTEST_TTL} to {LONGEST_TTL}")
+    return float(value)
 
 
 def read_flag(packet: Object, name: str, default: bool | None = None) -> bool:

@@ -47,6 +47,7 @@ from gateway.core.wire.codec.fields import (
     read_seconds,
     read_text,
     read_texts,
+    read_ttl,
     read_unfinished,
     read_words,
     request_number,
@@ -69,6 +70,7 @@ from gateway.core.wire.codec.transaction_packets import (
     read_stage,
 )
 from gateway.core.wire.codec.values import encode_long_value, encode_value
+from gateway.core.wire.codec.will_packets import read_set_wills
 from gateway.core.wire.packets import (
     EARLIEST,
     NOW,
@@ -181,7 +183,8 @@ def read_publish(packet: Object) -> Publish:
     if "value" not in packet:
         raise BadField("'value' is missing")
     value = encode_value(packet["value"])
-    return Publish(request_number(packet), read_text(packet, "topic"), value, read_resubmitted(packet))
+    again = read_resubmitted(packet)
+    return Publish(request_number(packet), read_text(packet, "topic"), value, again, read_ttl(packet))
 
 
 def read_long_publish(packet: Object) -> Publish:
@@ -189,7 +192,8 @@ def read_long_publish(packet: Object) -> Publish:
     if "value" not in packet:
         raise BadField("'value' is missing")
     value = encode_long_value(packet["value"])
-    return Publish(request_number(packet), read_text(packet, "topic"), value, read_resubmitted(packet))
+    again = read_resubmitted(packet)
+    return Publish(request_number(packet), read_text(packet, "topic"), value, again, read_ttl(packet))
 
 
 def _read_history(packet: Object) -> ReadHistory:
@@ -418,6 +422,7 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "ask": read_ask,
     "await": read_await,
     "answer": read_answer,
+    "wills": read_set_wills,
 }
 LONG_BODIES_FROM_CLIENT: Final[BodyReaders] = {
     **BODIES_FROM_CLIENT,

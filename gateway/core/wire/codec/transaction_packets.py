@@ -13,6 +13,7 @@ from gateway.core.wire.codec.fields import (
     read_object,
     read_resubmitted,
     read_text,
+    read_ttl,
     request_number,
 )
 from gateway.core.wire.codec.queue_packets import read_long_send, read_send, read_settle
@@ -49,7 +50,8 @@ def _read_any_stage(packet: Object, encode: Callable[[object], bytes], send: Cal
         case "publish":
             if "value" not in wanted:
                 raise BadField("'value' is missing")
-            operation = Publish(request, read_text(wanted, "topic"), encode(wanted["value"]))
+            value = encode(wanted["value"])
+            operation = Publish(request, read_text(wanted, "topic"), value, ttl=read_ttl(wanted))
         case "send":
             operation = send(wanted)
         case "settle":

@@ -42,6 +42,8 @@ def all_keys() -> list[str]:
         *KEYS.closed,
         *KEYS.removed,
         *KEYS.origins,
+        *KEYS.endings,
+        *KEYS.ends,
         *KEYS.sizes,
         *KEYS.logs,
         *KEYS.log_marks,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
-from gateway.adapters.redis import topics as module
+from gateway.adapters.redis import topic_steps as module
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.history import LogWriter

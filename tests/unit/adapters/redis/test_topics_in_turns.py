@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,9 +24,10 @@ class Batcher:
     def answer(self) -> None:
         self._answers.set()
 
-    async def call(self, command: Command) -> Any:
+    async def call_all(self, commands: Sequence[Command]) -> Any:
         await self._answers.wait()
-        return b"0", [b"a/1", b'3 1-7 "x"']
+        assert [command[0] for command in commands] == ["HSCAN", "HLEN"]
+        return [(b"0", [b"a/1", b'3 1-7 "x"']), 0]
 
 
 async def test_pages_that_come_together_are_read_one_in_a_turn() -> None:

@@ -18,7 +18,7 @@ from gateway.core.destinations.destination import (
     rank,
     read_destination,
 )
-from gateway.core.destinations.limits import HistoryLimits, InvalidDestination, Kind, QueueLimits
+from gateway.core.destinations.limits import HistoryLimits, InvalidDestination, Kind, QueueLimits, ValueLimits
 from gateway.core.topics.selectors import parse_selector
 
 FILE = Origin.FILE
@@ -34,7 +34,7 @@ def test_a_destination_is_read_as_it_is_described() -> None:
     queue = read(path="jobs/q", kind="queue")
     assert (queue.kind, queue.limits, queue.selector.text) == (Kind.QUEUE, QueueLimits(), "jobs/q")
     plain = read(selector="log/debug/**", kind="value")
-    assert (plain.kind, plain.limits) == (Kind.VALUE, None)
+    assert (plain.kind, plain.limits) == (Kind.VALUE, ValueLimits())
     for each in (log, queue, plain):
         assert read_destination(each.fields, origin=FILE, made=7.5) == each
 

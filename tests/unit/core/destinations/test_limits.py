@@ -10,12 +10,14 @@ from gateway.core.destinations.limits import (
     HISTORY_LIMITS,
     LIMITS,
     QUEUE_LIMITS,
+    VALUE_LIMITS,
     HistoryLimits,
     InvalidDestination,
     Kind,
     Limit,
     QueueLimits,
     Unit,
+    ValueLimits,
     WhenFull,
     default_of,
     kind_of,
@@ -32,7 +34,8 @@ AMOUNTS = [
 
 
 def test_what_is_not_given_is_as_by_default() -> None:
-    assert read_limits(Kind.VALUE, {}) is None
+    assert read_limits(Kind.VALUE, {}) == ValueLimits()
+    assert read_limits(Kind.VALUE, {"ttl": 30}) == ValueLimits(ttl=30)
     assert read_limits(Kind.HISTORY, {}) == HistoryLimits()
     assert read_limits(Kind.HISTORY, {"age": 60}) == HistoryLimits(age=60)
     assert read_limits(Kind.QUEUE, {"full": "drop_oldest", "ack_within": 1.5}) == QueueLimits(
@@ -41,7 +44,11 @@ def test_what_is_not_given_is_as_by_default() -> None:
 
 
 def test_every_limit_is_declared_once_and_its_default_is_within_its_bounds() -> None:
-    for limits, declared in ((HistoryLimits(), HISTORY_LIMITS), (QueueLimits(), QUEUE_LIMITS)):
+    for limits, declared in (
+        (ValueLimits(), VALUE_LIMITS),
+        (HistoryLimits(), HISTORY_LIMITS),
+        (QueueLimits(), QUEUE_LIMITS),
+    ):
         assert [each.name for each in fields(limits)] == [each.name for each in declared]
         for each in declared:
             assert each.read(getattr(limits, each.name)) == default_of(kind_of(limits), each.name)
@@ -93,10 +100,14 @@ def test_switches_and_choices_are_exact() -> None:
 def test_a_limit_of_another_kind_is_refused_with_those_there_are() -> None:
     with pytest.raises(InvalidDestination, match="'deliveries' is no limit of a history; give any of count, age, byt"):
         read_limits(Kind.HISTORY, {"deliveries": 3})
-    with pytest.raises(InvalidDestination, match="'count' is no limit of a value; give none"):
+    with pytest.raises(InvalidDestination, match="'count' is no limit of a value; give any of ttl"):
         read_limits(Kind.VALUE, {"count": 3})
 
 
 def test_limits_read_as_they_are_written() -> None:
-    for limits in (None, HistoryLimits(count=3, age=2.5), QueueLimits(full=WhenFull.DROP_OLDEST, expires=7.0)):
+    for limits in (
+        ValueLimits(ttl=1.5),
+        HistoryLimits(count=3, age=2.5),
+        QueueLimits(full=WhenFull.DROP_OLDEST, expires=7.0),
+    ):
         assert read_limits(kind_of(limits), limit_fields(limits)) == limits

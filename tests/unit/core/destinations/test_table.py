@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Destination, Origin
-from gateway.core.destinations.limits import HistoryLimits, Kind, Limits, QueueLimits
+from gateway.core.destinations.limits import HistoryLimits, Kind, Limits, QueueLimits, ValueLimits
 from gateway.core.destinations.table import REMEMBERED_BYTES, DestinationTable, place_in_list
 from gateway.core.topics.selector_map import SelectorMap
 from gateway.core.topics.selectors import parse_selector
@@ -36,7 +36,7 @@ def test_a_path_is_a_plain_value_if_nobody_says_anything() -> None:
 
 
 def test_the_most_specific_counts() -> None:
-    few, none = HistoryLimits(count=3), destination("log/debug/**", None)
+    few, none = HistoryLimits(count=3), destination("log/debug/**", ValueLimits())
     table = DestinationTable(
         [destination("log/**"), none, destination("log/*/errors", few), destination("log/jobs", QUEUE)]
     )
@@ -73,7 +73,7 @@ def test_answers_follow_every_change() -> None:
     for put, kinds in (
         (destination("a", HISTORY), (True, False)),
         (destination("a", QUEUE), (False, True)),
-        (destination("a", None), (False, False)),
+        (destination("a", ValueLimits()), (False, False)),
     ):
         assert table.put(put)
         assert not table.put(put), "that is no news"
@@ -88,8 +88,8 @@ def test_answers_follow_every_change() -> None:
 
 def test_pages_are_in_the_order_of_selectors() -> None:
     table = DestinationTable(
-        [destination(each, None, origin) for each in ("b", "a/**", "c") for origin in (FILE, ADMINISTRATOR)]
-        + [destination("d", None)]
+        [destination(each, ValueLimits(), origin) for each in ("b", "a/**", "c") for origin in (FILE, ADMINISTRATOR)]
+        + [destination("d", ValueLimits())]
     )
     seen: list[tuple[str, str]] = []
     after = ("", "")
@@ -99,7 +99,7 @@ def test_pages_are_in_the_order_of_selectors() -> None:
         after = seen[-1]
     assert seen == [(each, origin) for each in ("a/**", "b", "c") for origin in (ADMINISTRATOR, FILE)] + [("d", FILE)]
     assert [each.selector.text for each in table.of(FILE)] == ["a/**", "b", "c", "d"]
-    assert table.get(FILE, parse_selector("b")) == table.named("file b") == destination("b", None)
+    assert table.get(FILE, parse_selector("b")) == table.named("file b") == destination("b", ValueLimits())
     assert table.get(ADMINISTRATOR, parse_selector("d")) is None
 
 
@@ -118,7 +118,7 @@ def test_as_many_as_there_may_be_are_matched_in_bounded_work_whatever_they_are()
         "/".join(("**", *["ab"[(number >> bit) & 1] for bit in range(10)], *("*",) * 20, "a"))
         for number in range(MAX_DESTINATIONS)
     ]
-    table = DestinationTable(destination(each, None) for each in worst)
+    table = DestinationTable(destination(each, ValueLimits()) for each in worst)
     assert len(table) == MAX_DESTINATIONS
     work = Work()
     table._map.match(topic("/".join(["a", "b"] * (MAX_SEGMENTS // 2))), work)
@@ -131,3 +131,19 @@ def test_remembered_answers_take_bounded_memory() -> None:
     for number in range(20_000):
         assert table.history(topic(f"t/{number:0500}")) == HISTORY
     assert table._answers.measured() <= REMEMBERED_BYTES
+
+
+def test_values_end_as_the_most_specific_destination_says() -> None:
+    table = DestinationTable()
+    table.put(destination("offers/plain", ValueLimits()))
+    assert table.ttl(TopicPath("offers/plain")) == 0
+    table.put(destination("offers/**", ValueLimits(ttl=30)))
+    table.put(destination("offers/kept/**", HistoryLimits()))
+    table.put(destination("offers/kept/x", HistoryLimits(ttl=5)))
+    table.put(destination("jobs", QueueLimits()))
+    found = {path: table.ttl(TopicPath(path)) for path in ("offers/1", "offers/kept/1", "offers/kept/x", "jobs", "a")}
+    assert found == {"offers/1": 30, "offers/kept/1": 0, "offers/kept/x": 5, "jobs": 0, "a": 0}
+
+    for each in list(table):
+        table.drop(each.name)
+    assert not table.has_ttl

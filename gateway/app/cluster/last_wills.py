@@ -1,0 +1,145 @@
+"""Executes what sessions have left, whoever ends them: each will once, by the policy of now (ADR 0119)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.app.security.authorisation import Authorisation
+from gateway.app.session.meter import Meter
+from gateway.catalogue import will_log_events as events
+from gateway.catalogue import will_metrics as catalogue
+from gateway.core.pacing.accounts import Account
+from gateway.core.policy.permissions import Permissions
+from gateway.core.topics.topics import is_reserved, parse_topic, topic_partition
+from gateway.core.types import RequestNumber, SessionId, TopicPath
+from gateway.core.wire.codec.will_packets import read_wills
+from gateway.core.wire.errors import RequestRefused
+from gateway.core.wire.will_packets import Will
+from gateway.ports import (
+    Fenced,
+    GridRefused,
+    GridUnavailable,
+    LastWills,
+    Ownership,
+    PublishCommand,
+    Published,
+    PublishResult,
+    ReceiptsLeft,
+)
+
+PUBLISHER: Final = "$will-"
+"""Begins the name under which the wills of a session are published: the same at every node that executes them. Not the
+session's own name, as what it has published itself may still be under way, and would come after its last request."""
+
+NOTHING_SETTLED: Final = RequestNumber(0)
+"""All receipts are kept until the wills are executed."""
+
+
+class _Testator:
+    """Who has left wills; a ``Subject``."""
+
+    meter: Meter | None = None
+    rests_until = 0.0
+    account: Account | None = None
+
+    def __init__(self, principal: str, permissions: Permissions) -> None:
+        self.principal = principal
+        self.permissions = permissions
+
+
+class WillExecution:
+    """Executes wills; see ``WillExecutor``.
+
+    Args:
+        context: of the node.
+        authorisation: judges them, by what the principal may do now.
+        loaded: tells whether it is known what paths are.
+    """
+
+    def __init__(self, context: Context, authorisation: Authorisation, loaded: Callable[[], bool]) -> None:
+        self._grid = context.grid
+        self._parameters = context.parameters
+        self._destinations = context.destinations
+        self._metrics = context.metrics
+        self._log = context.log
+        self._authorisation = authorisation
+        self._loaded = loaded
+
+    async def execute(self, left: Sequence[LastWills]) -> Sequence[ReceiptsLeft]:
+        """Publish what sessions have left for the kind of their end.
+
+        Raises:
+            GridUnavailable: some may have been published; they will not be again when this is repeated.
+        """
+        if not self._loaded():
+            raise GridUnavailable("it is not known yet what paths are")
+        commands: list[PublishCommand] = []
+        leavers: list[LastWills] = []
+        for each in left:
+            made = self._commands(each)
+            commands += made
+            leavers += [each] * len(made)
+        results = await self._grid.topics.publish(commands)
+        if refusals := [result for result in results if isinstance(result, GridRefused)]:
+            # Redis is full. The session stays marked, and is finished when there is room again.
+            raise GridUnavailable(str(refusals[0])) from refusals[0]
+        for leaver, command, result in zip(leavers, commands, results, strict=True):
+            self._count(leaver, command.topic, result)
+        depth = self._parameters.topic_depth
+        places = {(each.ownership.session, topic_partition(each.topic, depth)) for each in commands}
+        return [ReceiptsLeft(*place) for place in sorted(places)]
+
+    def _commands(self, left: LastWills) -> list[PublishCommand]:
+        try:
+            wills = read_wills(left.wills)
+        except ValueError as error:
+            self._refuse(left, "", str(error))
+            return []
+        permissions = self._authorisation.permissions_for(left.principal, left.roles, left.principal_properties)
+        testator = _Testator(left.principal, permissions)
+        ownership = Ownership(SessionId(f"{PUBLISHER}{left.session}"), left.owner, left.epoch)
+        commands: list[PublishCommand] = []
+        for number, will in enumerate(wills, 1):
+            if left.kind not in will.when:
+                continue
+            try:
+                topic = self._judge(testator, will)
+            except RequestRefused as refusal:
+                self._refuse(left, will.topic, str(refusal))
+                continue
+            commands.append(
+                PublishCommand(
+                    *(ownership, RequestNumber(number), NOTHING_SETTLED, topic, will.value),
+                    most_topics=self._parameters.partition_topics,
+                    most_bytes=self._parameters.partition_bytes,
+                    history=self._destinations.history(topic),
+                    ttl=self._destinations.ttl(topic) if will.ttl is None else will.ttl,
+                )
+            )
+        return commands
+
+    def _judge(self, testator: _Testator, will: Will) -> TopicPath:
+        """Let pass a will that may be published today.
+
+        Raises:
+            RequestRefused: it may not.
+        """
+        topic = parse_topic(will.topic)
+        if is_reserved(topic):
+            raise RequestRefused("only the gateway publishes there")
+        if not testator.permissions.publishes_all:
+            self._authorisation.check_publish(testator, topic)
+        return topic
+
+    def _count(self, left: LastWills, topic: TopicPath, result: PublishResult) -> None:
+        if isinstance(result, Published):
+            if not result.duplicate:
+                self._metrics.add(catalogue.WILLS, label="published")
+        elif not isinstance(result, Fenced):  # else another node has executed it, and has come to the end
+            self._refuse(left, topic, "there is no room for it")
+
+    def _refuse(self, left: LastWills, topic: str, why: str) -> None:
+        self._metrics.add(catalogue.WILLS, label="refused")
+        self._log.emit(events.WILL_REFUSED, session=left.session, principal=left.principal, topic=topic, why=why)
