@@ -42,7 +42,7 @@ EVENTS: Final = 100_000
 
 _MICROSECONDS: Final = 1e6
 
-_DECLARED: Final = f"""
+DECLARED: Final = f"""
 [[destination]]
 path = "{QUEUE}"
 kind = "queue"
@@ -162,7 +162,7 @@ def main(messages: int, events: int) -> None:
     """Measure what a node and its Redis take for a message of a queue, and for an event of a history."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "destinations.toml"
-        file.write_text(_DECLARED, "utf-8")
+        file.write_text(DECLARED, "utf-8")
         options = StartOptions(extra={"destinations": str(file), "history-bytes": "512MiB"})
         with GatewayNode().running(Placement.of_this_machine(), options) as running:
             rates = asyncio.run(measure(running, messages=messages, events=events))
