@@ -15,7 +15,7 @@ LOOPBACK: Final = "127.0.0.1"
 _HERE: Final = Path(__file__).parent
 _CLIENT: Final = _HERE.parent / "clients" / "javascript" / "src"
 
-PAGES: Final = {"chat": _HERE / "chat", "board": _HERE / "board" / "dist"}
+PAGES: Final = {"chat": _HERE / "chat", "board": _HERE / "board" / "dist", "devices": _HERE / "devices" / "page"}
 """Folders by the name under which they are served; the files in them can be had, and nothing else."""
 
 _NOT_BUILT: Final = """\
