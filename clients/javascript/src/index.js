@@ -17,6 +17,9 @@
 
 /**
  * @typedef {import("./connect.js").ConnectOptions} ConnectOptions
+ * @typedef {import("./follow.js").FollowedStep} FollowedStep
+ * @typedef {import("./follow.js").FollowedUpdate} FollowedUpdate
+ * @typedef {import("./follow.js").FollowOptions} FollowOptions
  * @typedef {import("./packets.js").JsonValue} JsonValue
  * @typedef {import("./sender.js").CallOptions} CallOptions
  * @typedef {import("./consumers.js").Ack} Ack
@@ -72,6 +75,7 @@ export { connect } from "./connect.js";
 export { Message, MessageConsumer } from "./consumers.js";
 export { DurableStream } from "./durablestream.js";
 export { Handling } from "./exchanges.js";
+export { follow } from "./follow.js";
 export { HistoryStream } from "./historystream.js";
 export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";
