@@ -20,6 +20,9 @@ PUBLISH_PATH: Final = "/v1/publish"
 SEND_PATH: Final = "/v1/send"
 """Where back ends send to queues."""
 
+STREAM_PATH: Final = "/v1/stream"
+"""Where topics are followed as server-sent events."""
+
 VALUES_PATH: Final = "/v1/values/"
 """Before the topics whose values back ends read."""
 HISTORY_PATH: Final = "/v1/history/"
@@ -62,6 +65,7 @@ def render(topology: Topology) -> str:
         connect_path=CONNECT_PATH,
         publish_path=PUBLISH_PATH,
         send_path=SEND_PATH,
+        stream_path=STREAM_PATH,
         values_path=VALUES_PATH,
         history_path=HISTORY_PATH,
         health_path=HEALTH_PATH,

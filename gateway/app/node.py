@@ -248,7 +248,9 @@ class Node:
             authorisation=self.authorisation,
             authentication=authentication,
         )
-        self.calls = NodeCalls(context, authentication, self.authorisation, self.revocations, requests.pages)
+        self.calls = NodeCalls(
+            context, authentication, self.authorisation, self.revocations, requests.pages, sessions=self.sessions
+        )
         self._handshake_limiter = HandshakeLimiter(
             parameters.storms,
             nodes=lambda: len(self._membership.alive),
@@ -321,6 +323,7 @@ class Node:
             moves=self._moves,
             departure=Departure(context, self.clients, self._grid_recovery),
             arriving=lambda: self.connections.handshakes,
+            end_streams=self.calls.streams.drain,
             tell_soon=self._tell_of_drain,
         )
         self.administration = Administration(

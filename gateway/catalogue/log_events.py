@@ -401,6 +401,13 @@ CALL_FAILED = LogEvent(
     ("path", "error"),
     bug=True,
 )
+STREAM_FAILED = LogEvent(
+    "stream_failed",
+    Level.ERROR,
+    "A stream of events failed by a bug of the gateway. Its reader was told to come back.",
+    ("error",),
+    bug=True,
+)
 ADMIN_PORT_CROWDED = LogEvent(
     "admin_port_crowded",
     Level.WARNING,

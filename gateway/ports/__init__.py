@@ -22,6 +22,7 @@ from gateway.ports.calls import (
     HISTORY_PATH,
     PUBLISH_PATH,
     SEND_PATH,
+    STREAM_PATH,
     VALUES_PATH,
     AdmittedCall,
     Call,
@@ -206,6 +207,7 @@ from gateway.ports.sessions import (
     SessionStore,
     WillExecutor,
 )
+from gateway.ports.streams import EventSink, EventSource
 from gateway.ports.telemetry import NO_TRACER, EventLog, Metrics, NoTracer, Operation, Span, Tracer
 from gateway.ports.topics import (
     ENTRY_BYTES,
@@ -298,6 +300,7 @@ __all__ = [
     "SEND_PATH",
     "SETTLE_MOST",
     "STAGED_BYTES",
+    "STREAM_PATH",
     "TAKE_WITHIN",
     "TERMS_OF_A_GENERATION",
     "TRANSACTION_AGE",
@@ -365,6 +368,8 @@ __all__ = [
     "DurableTerms",
     "Ended",
     "EventLog",
+    "EventSink",
+    "EventSource",
     "ExchangeItem",
     "ExchangeStore",
     "ExchangesLost",

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
 from gateway.core.wire.errors import GatewayError
+from gateway.ports.streams import EventSource
 
 PUBLISH_PATH = "/v1/publish"
 """Sets topics."""
@@ -20,6 +21,9 @@ SEND_PATH = "/v1/send"
 
 VALUES_PATH = "/v1/values/"
 """Before a topic: reads its value."""
+
+STREAM_PATH = "/v1/stream"
+"""Follows topics, as server-sent events."""
 
 HISTORY_PATH = "/v1/history/"
 """Before a selector: reads what was published to the topics that it matches."""
@@ -90,8 +94,11 @@ class AdmittedCall(Protocol):
     def most_bytes(self) -> int:
         """How many bytes its body may have; 0 if it has none."""
 
-    async def execute(self, body: bytes) -> CallAnswer:
+    async def execute(self, body: bytes) -> CallAnswer | EventSource:
         """Do what it asks for.
+
+        Returns:
+            The answer, or what a stream of events is read from: whoever gets that has its ``ended`` called.
 
         Raises:
             CallRefused: it is not done, or nobody knows.

@@ -25,11 +25,14 @@ async def call(
     body: object = None,
     data: bytes | None = None,
     headers: Mapping[str, str] = ALICE,
+    is_json: bool = True,
 ) -> Answer:
-    """Make one call; returns status, content and headers."""
+    """Make one call; returns status, content and headers. What is no JSON is the only member of the content."""
     url = node.url.replace("/v1/connect", path)
     if body is not None:
         data = json.dumps(body).encode()
     sent = {"Content-Type": "application/json", **headers} if data is not None else dict(headers)
     async with aiohttp.ClientSession() as http, http.request(method, url, data=data, headers=sent) as answer:
-        return answer.status, json.loads(await answer.read()), answer.headers
+        content = await answer.read()
+        told = json.loads(content) if is_json else {"text": content.decode()}
+        return answer.status, told, answer.headers

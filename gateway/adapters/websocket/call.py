@@ -7,19 +7,21 @@ read, so that nobody can have the node hold the bytes of somebody whom it does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from math import ceil
 from socket import SHUT_WR
 from typing import Final
 
+from gateway.adapters.websocket.event_stream import HEAD as STREAM_HEADERS
+from gateway.adapters.websocket.event_stream import EventStreamSink, lose_if_unacknowledged
 from gateway.adapters.websocket.read_scheduler import PacedReader
 from gateway.adapters.websocket.transport import Transport
 from gateway.adapters.websocket.upgrade_request import Request
 from gateway.catalogue import call_metrics as catalogue
 from gateway.catalogue import log_events as events
 from gateway.core.wire.codec.calls import write_problem
-from gateway.ports import AdmittedCall, Call, CallAnswer, CallRefused, Calls, EventLog, Metrics
+from gateway.ports import AdmittedCall, Call, CallAnswer, CallRefused, Calls, EventLog, EventSource, Metrics
 
 BODY_SECONDS: Final = 10.0
 """For a body to come, however it trickles in, and for an answer to be taken: as for the request of a WebSocket."""
@@ -35,6 +37,19 @@ LINGER_SECONDS: Final = 1.0
 
 GO_ON: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 """To who waits before it sends a body (RFC 9110 section 10.1.1)."""
+
+PREFLIGHT: Final = b"OPTIONS"
+"""By which a browser asks whether a page may make a call, before it makes it."""
+
+SHARED_HEADERS: Final[Mapping[str, str]] = {"Vary": "Origin", "Access-Control-Expose-Headers": "Retry-After"}
+"""Besides the origin, of answers to pages."""
+
+PREFLIGHT_HEADERS: Final[Mapping[str, str]] = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, Idempotency-Key, Last-Event-ID",
+    "Access-Control-Max-Age": "600",
+}
+"""What pages of allowed origins may do; whoever makes the call has to show who it is, and no cookies count."""
 
 PROBLEM_TYPE: Final = "application/problem+json"
 
@@ -80,6 +95,7 @@ class HttpCall:
         self._body = bytearray(request.rest)
         self._wanted = 0
         self._is_gone = False
+        self._reads = False
         self._changed = asyncio.Event()
         reading.take_over(reading.key, self._read)
         # What comes before it is known whose it is waits in the kernel.
@@ -89,8 +105,10 @@ class HttpCall:
         """Serve it."""
         try:
             answer = await self._answer()
-            async with asyncio.timeout(BODY_SECONDS):
-                await self._send(answer)
+            if isinstance(answer, bytes):
+                await self._send_in_time(answer)
+            else:
+                await self._stream(answer)
             await self._linger()
         except (CallGone, TimeoutError):
             self._metrics.add(catalogue.CALLS, label="abandoned")
@@ -99,25 +117,32 @@ class HttpCall:
             self._transport.close()
             self._over()
 
-    async def _answer(self) -> bytes:
+    async def _answer(self) -> bytes | EventSource:
+        if self._request.method == PREFLIGHT:
+            return _response(HTTPStatus.NO_CONTENT, None, b"", {**self._shared, **PREFLIGHT_HEADERS})
         try:
             admitted = await self._calls.admit(self._call())
             answer = await self._execute(admitted)
         except CallRefused as refused:
             if refused.status is not HTTPStatus.TOO_MANY_REQUESTS:
                 self._metrics.add(catalogue.CALLS, label="refused")
-            return _refusal(refused)
+            return _refusal(refused, self._shared)
         except CallGone:
             raise
         except Exception as error:  # noqa: BLE001 - a bug is told, and whoever called gets an answer
             self._metrics.add(catalogue.CALLS, label="failed")
             self._log.emit(events.CALL_FAILED, path=self._path, error=error)
             return _refusal(
-                CallRefused(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the node failed; what was asked may be done")
+                CallRefused(
+                    HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the node failed; what was asked may be done"
+                ),
+                self._shared,
             )
-        return _response(answer.status, "application/json", answer.content)
+        if isinstance(answer, CallAnswer):
+            return _response(answer.status, "application/json", answer.content, self._shared)
+        return answer
 
-    async def _execute(self, admitted: AdmittedCall) -> CallAnswer:
+    async def _execute(self, admitted: AdmittedCall) -> CallAnswer | EventSource:
         body = b""
         try:
             if admitted.most_bytes:
@@ -126,6 +151,12 @@ class HttpCall:
             admitted.abandon()
             raise
         return await admitted.execute(body)
+
+    @property
+    def _shared(self) -> dict[str, str]:
+        """Headers by which a browser lets a page read the answer; its origin was found to be allowed."""
+        origin = self._request.headers.get(b"origin")
+        return {} if origin is None else {"Access-Control-Allow-Origin": origin.decode("latin-1"), **SHARED_HEADERS}
 
     @property
     def _path(self) -> str:
@@ -177,7 +208,7 @@ class HttpCall:
                 return False
             except OSError:
                 data = b""
-            if not data:
+            if not data or self._reads:  # a reader has nothing to say
                 self._is_gone = True
                 self._changed.set()
                 self._reading.stop()
@@ -189,7 +220,37 @@ class HttpCall:
                 return False
         return True
 
+    # --- A stream -----------------------------------------------------------------------------------------------------
+
+    async def _stream(self, source: EventSource) -> None:
+        """Write a stream until its reader has gone, or it ends by itself."""
+        sink = EventStreamSink(self._transport, self._address, self._changed.set)
+        try:
+            await self._send_in_time(head_of(HTTPStatus.OK, {**STREAM_HEADERS, **self._shared}))
+            lose_if_unacknowledged(self._transport)
+            self._reads = True
+            self._wanted = 0
+            self._reading.start()
+            source.begin(sink)
+            while not (sink.is_over or self._is_gone):
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(source.keep_alive):
+                        await self._changed.wait()
+                except TimeoutError:
+                    source.idle()
+        except OSError:
+            raise CallGone from None
+        finally:
+            source.ended()
+            sink.abort()
+            self._reading.stop()
+
     # --- The answer ---------------------------------------------------------------------------------------------------
+
+    async def _send_in_time(self, answer: bytes) -> None:
+        async with asyncio.timeout(BODY_SECONDS):
+            await self._send(answer)
 
     async def _send(self, answer: bytes) -> None:
         left = memoryview(answer)
@@ -229,22 +290,23 @@ async def _writable(descriptor: int) -> None:
         loop.remove_writer(descriptor)
 
 
-def _refusal(refused: CallRefused) -> bytes:
-    headers = dict(refused.headers)
+def _refusal(refused: CallRefused, shared: Mapping[str, str]) -> bytes:
+    headers = {**shared, **refused.headers}
     if refused.retry_after is not None:
         headers["Retry-After"] = str(max(1, ceil(refused.retry_after)))
     content = write_problem(refused.status.value, refused.status.phrase, refused.code, str(refused))
     return _response(refused.status, PROBLEM_TYPE, content, headers)
 
 
-def _response(status: HTTPStatus, content_type: str, content: bytes, headers: dict[str, str] | None = None) -> bytes:
-    lines = {
-        "Content-Type": content_type,
-        "Content-Length": str(len(content)),
-        "Cache-Control": "no-store",
-        "X-Content-Type-Options": "nosniff",
-        "Connection": "close",
-        **(headers or {}),
-    }
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"HTTP/1.1 {status.value} {status.phrase}\r\n{head}\r\n".encode() + content
+def _response(
+    status: HTTPStatus, content_type: str | None, content: bytes, headers: Mapping[str, str] | None = None
+) -> bytes:
+    lines = {} if content_type is None else {"Content-Type": content_type, "Content-Length": str(len(content))}
+    lines |= {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Connection": "close"}
+    return head_of(status, {**lines, **(headers or {})}) + content
+
+
+def head_of(status: HTTPStatus, headers: Mapping[str, str]) -> bytes:
+    """Write the head of an answer."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status.value} {status.phrase}\r\n{lines}\r\n".encode("latin-1")

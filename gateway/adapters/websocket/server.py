@@ -293,7 +293,7 @@ class WebSocketServer:
             raise refusal_of(reason) from None
         try:
             if is_call(request):
-                accept_call(request, self._origins)
+                accept_call(request, self._origins, is_secure=is_secure)
                 return b""  # a call is answered when it has been executed
             return accept(request, self._origins)
         except Refusal as refusal:

@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import HISTORY_PATH, PUBLISH_PATH, SEND_PATH, VALUES_PATH, ConnectionRejected
+from gateway.ports import HISTORY_PATH, PUBLISH_PATH, SEND_PATH, STREAM_PATH, VALUES_PATH, ConnectionRejected
 
 CONNECT_PATH: Final = "/v1/connect"
 """The path of WebSockets (protocol 1.1); all others of the client port are calls."""
@@ -54,7 +54,7 @@ _ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """Section 1.3: shows that whoever answers knows of WebSockets."""
 
 _PATH: Final = CONNECT_PATH.encode()
-_WRITE: Final = frozenset({PUBLISH_PATH.encode(), SEND_PATH.encode()})
+_EXACT: Final = frozenset({PUBLISH_PATH.encode(), SEND_PATH.encode(), STREAM_PATH.encode()})
 _READ: Final = (VALUES_PATH.encode(), HISTORY_PATH.encode())
 _PROTOCOL: Final = SUBPROTOCOL.encode()
 _MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
@@ -245,7 +245,8 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
         raise Refusal(
             Why.PATH,
             HTTPStatus.NOT_FOUND,
-            f"there are only {CONNECT_PATH}, {PUBLISH_PATH}, {SEND_PATH}, {VALUES_PATH}TOPIC and "
+            f"there are only {CONNECT_PATH}, {PUBLISH_PATH}, {SEND_PATH}, {STREAM_PATH}, {VALUES_PATH}TOPIC "
+            f"and "
             f"{HISTORY_PATH}SELECTOR here",
         )
     if request.method != b"GET":
@@ -286,22 +287,27 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
 def is_call(request: Request) -> bool:
     """Tell whether a request is a call, and does not open a WebSocket."""
     path = request.target.partition(b"?")[0]
-    return path in _WRITE or path.startswith(_READ)
+    return path in _EXACT or path.startswith(_READ)
 
 
-def accept_call(request: Request, origins: frozenset[str]) -> None:
+def accept_call(request: Request, origins: frozenset[str], *, is_secure: bool) -> None:
     """Judge where a call comes from; what it asks for is judged by whoever executes it.
 
     Args:
         request: its head.
         origins: as for ``accept``. Browsers name the origin of a page, or say ``Sec-Fetch-Site`` where they do not.
+        is_secure: whether the request came over TLS.
 
     Raises:
         Refusal: a page of an origin that is not allowed makes it, or there is a secret in the URL.
     """
     headers = request.headers
     origin = headers.get(b"origin")
-    _check_origin(b"" if origin is None and b"sec-fetch-site" in headers else origin, origins)
+    if origin is None and (site := headers.get(b"sec-fetch-site")) is not None:
+        # A page at the very address that it calls; a name that was made to lead here is no allowed origin.
+        here = b"%b://%b" % (b"https" if is_secure else b"http", headers.get(b"host", b""))
+        origin = here if site == b"same-origin" else b""
+    _check_origin(origin, origins)
     if _holds_secret(request.target.partition(b"?")[2]):
         raise Refusal(
             Why.SECRET_IN_URL,

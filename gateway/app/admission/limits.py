@@ -252,6 +252,37 @@ class Limits:
             session.account.connections -= 1
             session.account = None
 
+    # --- Streams ------------------------------------------------------------------------------------------------------
+
+    def check_stream(self, subject: Subject, selections: Selections) -> None:
+        """Check whether a principal may read one more stream of events, by what it selects; see ``open``, too.
+
+        Raises:
+            RequestRefused: these are more selections than one stream, all of its principal's, or the node may have.
+        """
+        limits = self._parameters.limits
+        wanted, size = len(selections), selections.text_bytes
+        if wanted > limits.selections or size > limits.selection_bytes:
+            name = "limit_selections" if wanted > limits.selections else "limit_selection_bytes"
+            why = f"a stream may have {limits.selections} selectors, of {limits.selection_bytes} bytes together"
+            raise self._too_many(name, why, subject)
+        self._check_room(subject, wanted)
+
+    def enter_stream(self, session: Session) -> None:
+        """A stream is read by a session from now on."""
+        if self._principals is not None:
+            session.account = self._principals.of(session.principal, self._clock.monotonic())
+            session.account.connections += 1
+        if self._counts_selections:
+            self._count_selections(session, len(session.selections))
+
+    def leave_stream(self, session: Session) -> None:
+        """It is no more."""
+        self._count_selections(session, -session.counted)
+        if session.account is not None:
+            session.account.connections -= 1
+            session.account = None
+
     # --- Selections ---------------------------------------------------------------------------------------------------
 
     def recount(self, session: Session) -> None:
@@ -291,26 +322,28 @@ class Limits:
         )
 
     def _check_counted(self, session: Session, wanted: int) -> None:
-        more = wanted - session.counted
+        self._check_room(session, wanted - session.counted)
+
+    def _check_room(self, subject: Subject, more: int) -> None:
         if not self._counts_selections or more <= 0:
             return
-        account = session.account
+        account = subject.account
         if account is not None and 0 < account.limits.selections < account.selections + more:
             raise self._too_many(
                 "limit_principal_selections",
                 f"the sessions of your principal on this node would hold {account.selections + more} selections "
                 f"together; it may have {account.limits.selections}",
-                session,
+                subject,
             )
         if 0 < self.node.limits.selections < self.node.selections + more:
             raise self._too_many(
                 "limit_node_selections",
                 f"this node holds {self.node.selections} selections; it may hold {self.node.limits.selections}",
-                session,
+                subject,
             )
 
-    def _too_many(self, limit: str, why: str, session: Session) -> RequestRefused:
-        self.exceeded(limit, session.principal)
+    def _too_many(self, limit: str, why: str, subject: Subject) -> RequestRefused:
+        self.exceeded(limit, subject.principal)
         return RequestRefused(
             f"{limit}: {why}. Use wider selectors, or unsubscribe first.", code=ErrorCode.TOO_MANY_SELECTIONS
         )

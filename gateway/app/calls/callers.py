@@ -19,7 +19,7 @@ from gateway.core.pacing.accounts import Account
 from gateway.core.policy.permissions import Permissions
 from gateway.core.topics.remembered import PLACE_BYTES, Remembered
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import Call, CallRefused, Credentials
+from gateway.ports import Call, CallRefused, Credentials, Identity
 
 CALL_PACKETS: Final = 4
 """Packets that a call counts as, besides one for each topic: to read a request and to tell who it is takes the node
@@ -38,6 +38,7 @@ _STATUS: Final = {
     ErrorCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
     ErrorCode.REVOKED: HTTPStatus.FORBIDDEN,
     ErrorCode.RATE_LIMITED: HTTPStatus.TOO_MANY_REQUESTS,
+    ErrorCode.TOO_MANY_SESSIONS: HTTPStatus.TOO_MANY_REQUESTS,
 }
 """Of refusals that are not the node's trouble; all others are 503."""
 
@@ -46,16 +47,18 @@ class Caller:
     """Who calls; a ``Subject``.
 
     Args:
-        principal: in whose name.
+        identity: whom its credentials have proved it to be.
         permissions: what it may do.
         meter: what its call is charged to.
         account: what its principal uses of this node.
     """
 
-    __slots__ = ("_account", "_principal", "meter", "permissions", "rests_until")
+    __slots__ = ("_account", "identity", "meter", "permissions", "rests_until")
 
-    def __init__(self, principal: str, permissions: Permissions, meter: Meter | None, account: Account | None) -> None:
-        self._principal = principal
+    def __init__(
+        self, identity: Identity, permissions: Permissions, meter: Meter | None, account: Account | None
+    ) -> None:
+        self.identity = identity
         self._account = account
         self.permissions = permissions
         self.meter = meter
@@ -64,7 +67,7 @@ class Caller:
     @property
     def principal(self) -> str:
         """See ``Subject``."""
-        return self._principal
+        return self.identity.principal
 
     @property
     def account(self) -> Account | None:
@@ -113,13 +116,13 @@ class Callers:
         try:
             identity = await self._authentication.admit(shown)
         except HandshakeRefused as refused:
-            raise _refused(refused) from None
+            raise turned_away(refused) from None
         permissions = self._authorisation.permissions_for(identity.principal, identity.roles, identity.properties)
         own = self._own.get(identity.principal)
         if own is None:
             own = self._own.put(identity.principal, self._limits.buckets())
         meter, account = self._limits.call_meter(identity.principal, call.address, own)
-        caller = Caller(identity.principal, permissions, meter, account)
+        caller = Caller(identity, permissions, meter, account)
         self.charge(caller, CALL_PACKETS)
         return caller
 
@@ -187,7 +190,8 @@ def credentials_of(header: str) -> tuple[str, str | None]:
     )
 
 
-def _refused(refused: HandshakeRefused) -> CallRefused:
+def turned_away(refused: HandshakeRefused) -> CallRefused:
+    """Say by HTTP why somebody is not let in."""
     error = refused.error
     status = _STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
     return CallRefused(

@@ -12,8 +12,10 @@ from gateway.app.calls.idempotency_keys import IdempotencyKeys
 from gateway.app.calls.publishing import CallPublishing
 from gateway.app.calls.reading import CallReading
 from gateway.app.calls.sending import CallSending
+from gateway.app.calls.streams import Streams
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
+from gateway.app.registry.sessions import Sessions
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.revocations import Revocations
@@ -22,11 +24,13 @@ from gateway.ports import (
     HISTORY_PATH,
     PUBLISH_PATH,
     SEND_PATH,
+    STREAM_PATH,
     VALUES_PATH,
     AdmittedCall,
     Call,
     CallAnswer,
     CallRefused,
+    EventSource,
 )
 
 JSON_TYPE: Final = "application/json"
@@ -40,7 +44,7 @@ MOST_BODIES: Final = 64 * 1024 * 1024
 MOST_OF_ONE: Final = MOST_BODIES // 4
 """Of one principal."""
 
-Execute: TypeAlias = Callable[[bytes], Awaitable[CallAnswer]]
+Execute: TypeAlias = Callable[[bytes], Awaitable[CallAnswer | EventSource]]
 
 ExecuteBody: TypeAlias = Callable[[Caller, bytes, str], Awaitable[CallAnswer]]
 """Does what the body of a call asks for, under an idempotency key; empty for none."""
@@ -56,7 +60,7 @@ class _Admitted:
         self._execute = execute
         self._release = release
 
-    async def execute(self, body: bytes) -> CallAnswer:
+    async def execute(self, body: bytes) -> CallAnswer | EventSource:
         """See ``AdmittedCall``."""
         try:
             return await self._execute(body)
@@ -77,6 +81,10 @@ class NodeCalls:
         authorisation: what they may do.
         revocations: who is refused, whatever they show.
         pages: where history is found.
+        sessions: beside which streams are read.
+
+    Attributes:
+        streams: of events.
     """
 
     def __init__(
@@ -86,6 +94,8 @@ class NodeCalls:
         authorisation: Authorisation,
         revocations: Revocations,
         pages: HistoryPages,
+        *,
+        sessions: Sessions,
     ) -> None:
         self._metrics = context.metrics
         self._callers = Callers(context, authentication, authorisation, revocations)
@@ -93,6 +103,7 @@ class NodeCalls:
         self._publishing = CallPublishing(context, self._callers, keys, authorisation)
         self._sending = CallSending(context, self._callers, keys, authorisation)
         self._reading = CallReading(context, authorisation, pages)
+        self.streams = Streams(context, sessions, authorisation, revocations)
         self._body_bytes = context.parameters.limits.message_bytes
         self._held: dict[str, int] = {}
         self._held_in_all = 0
@@ -112,13 +123,16 @@ class NodeCalls:
             _check_method(call, "POST")
             _check_type(call.headers.get("content-type", ""))
             return partial(self._prepare_body, self._sending.execute)
+        if call.path == STREAM_PATH:
+            _check_method(call, "GET")
+            return self._prepare_stream
         if call.path.startswith((VALUES_PATH, HISTORY_PATH)):
             _check_method(call, "GET")
             return self._prepare_read
         raise CallRefused(
             HTTPStatus.NOT_FOUND,
             "no_such_page",
-            f"there are {PUBLISH_PATH}, {SEND_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
+            f"there are {PUBLISH_PATH}, {SEND_PATH}, {STREAM_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
         )
 
     # --- Publish and send ---------------------------------------------------------------------------------------------
@@ -157,6 +171,14 @@ class NodeCalls:
             self._held[principal] = held
         else:
             self._held.pop(principal, None)
+
+    # --- Follow -------------------------------------------------------------------------------------------------------
+
+    def _prepare_stream(self, call: Call, caller: Caller) -> AdmittedCall:
+        async def execute(_: bytes) -> EventSource:
+            return self.streams.open(call, caller)
+
+        return _Admitted(execute, 0, lambda: None)
 
     # --- Read ---------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from gateway.app.cluster.departure import Departure
 from gateway.app.cluster.drain import Drain
@@ -21,6 +22,7 @@ class PlannedStop:
         moves: finishes the moves that a drain has begun.
         departure: has the grid confirm the sessions that are left.
         arriving: connections that may still bring a session.
+        end_streams: ends the streams of events, whose readers come back elsewhere.
         tell_soon: has the other nodes, and HAProxy, hear of a change soon.
 
     Attributes:
@@ -36,6 +38,7 @@ class PlannedStop:
         moves: SessionMover,
         departure: Departure,
         arriving: Callable[[], int],
+        end_streams: Callable[[], Coroutine[Any, Any, None]],
         tell_soon: Callable[[], None],
     ) -> None:
         self._clock = context.clock
@@ -45,6 +48,7 @@ class PlannedStop:
         self._moves = moves
         self._departure = departure
         self._arriving = arriving
+        self._end_streams = end_streams
         self._tell_soon = tell_soon
         self._task: asyncio.Task[None] | None = None
         self._may_leave = False
@@ -106,5 +110,5 @@ class PlannedStop:
         return self._may_leave
 
     async def _run(self) -> None:
-        self._may_leave = await self._drain.run()
+        _, self._may_leave = await asyncio.gather(self._end_streams(), self._drain.run())
         self._tell_soon()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial
+from itertools import chain
 from math import ceil
 from typing import Final, Protocol
 
@@ -25,10 +26,12 @@ from gateway.app.registry.disconnected import Absences
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Refusal
 from gateway.app.registry.former_sessions import FormerSession, FormerSessions
+from gateway.app.registry.readers import Readers
 from gateway.app.registry.stale_sessions import StaleSessionSweeper
 from gateway.app.runtime.batched import Batched
 from gateway.app.runtime.portions import portions
 from gateway.app.session.session import Session
+from gateway.app.session.stream_session import StreamEnd, StreamSession
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.reconnect_spread import is_outgrown
@@ -120,6 +123,7 @@ class Sessions:
         absences: bounds what they take meanwhile.
         former: those that other nodes have claimed and may come for.
         observer: who hears of sessions that come and go; None for nobody.
+        readers: the streams of events, which are no sessions of clients.
     """
 
     def __init__(self, context: Context, store: FencedStore, signer: TokenSigner) -> None:
@@ -144,7 +148,8 @@ class Sessions:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self.flusher = Flusher(context, self._too_slow, self.fail)
-        self.connected_buffers = ConnectedBuffers(context, lambda: self, self._too_slow)
+        self.readers = Readers()
+        self.connected_buffers = ConnectedBuffers(context, lambda: chain(self, self.readers), self._too_slow)
         self.delivery = Delivery(context, self.flusher)
         self.expiry = Expiry(context)
         self.stale_sessions = StaleSessionSweeper(context, store)
@@ -330,6 +335,10 @@ class Sessions:
 
         Likewise if there was no memory for what had to be written, which is nobody's bug.
         """
+        if isinstance(session, StreamSession):
+            self._log.emit(events.CONNECTION_FAILED, session=session.id, error=repr(bug))
+            session.stop(StreamEnd.INTERNAL)
+            return
         code = INTERNAL_ERROR
         if isinstance(bug, MemoryError):
             code = TRY_LATER
@@ -460,6 +469,9 @@ class Sessions:
         self.detach(session, connection)
 
     def _too_slow(self, session: Session) -> None:
+        if isinstance(session, StreamSession):
+            session.stop(StreamEnd.SLOW)
+            return
         connection = session.connection
         if connection is None:
             return

@@ -303,6 +303,7 @@ class Authorisation:
 
     def review(self) -> None:
         """Judge all sessions again, soon: the policy has changed, or the roles of principals have."""
+        self._sessions.readers.look_again()
         self._review_again = True
         if not self._reviewing:
             self._reviewing = True

@@ -72,6 +72,7 @@ class Enforcement:
         concerned = [each for each in self._sessions if self.is_unknown(each)]
         if concerned:
             self._background.once(self._close(concerned), "close-unknown")
+        self._sessions.readers.look_again()
 
     def enforce(self, made: Iterable[Revocation]) -> None:
         """Close what is held here and concerned: the first sockets now, all in this and the next turns of the loop.
@@ -82,6 +83,7 @@ class Enforcement:
         concerned = self._concerned(made)
         if concerned:
             self._background.once(self._close(concerned), "close-revoked")
+        self._sessions.readers.look_again()
 
     def end_claimed(self, ownership: Ownership) -> None:
         """End a session that this node has claimed and found to be revoked."""

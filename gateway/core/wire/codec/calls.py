@@ -166,11 +166,24 @@ def read_history_query(query: str) -> HistoryQuery:
         raise RequestRefused(f"'from' must be {EARLIEST} or {NOW}")
     if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) <= MOST_DIGITS):
         raise RequestRefused("'limit' must be a whole number")
-    events = after.split(",") if after else []
-    places = read_positions({"after": {each.partition("-")[0]: each for each in events}}, "after")
+    return HistoryQuery(read_places(after, "after"), start == EARLIEST, None if limit is None else int(limit))
+
+
+def read_places(text: str, name: str) -> dict[int, EventId]:
+    """Read where somebody is in the topic partitions; nowhere if the text is empty.
+
+    Args:
+        text: as histories and streams tell it.
+        name: of what holds it, for people.
+
+    Raises:
+        RequestRefused: it is not that.
+    """
+    events = text.split(",") if text else []
+    places = read_positions({name: {each.partition("-")[0]: each for each in events}}, name)
     if len(places) < len(events):
-        raise RequestRefused("'after' must be ids of events, of one in each topic partition, with commas between them")
-    return HistoryQuery(places, start == EARLIEST, None if limit is None else int(limit))
+        raise RequestRefused(f"'{name}' must be ids of events, one of each topic partition, with commas between them")
+    return places
 
 
 def write_history(
