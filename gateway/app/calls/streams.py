@@ -44,6 +44,9 @@ readers of a dead one in the same moment."""
 ENDED_TOGETHER: Final = 20
 """Streams that a drain ends in one turn of the loop."""
 
+DRAIN_SHARE: Final = 2
+"""All streams are ended in the time that a drain may take, divided by this."""
+
 JUDGED_TOGETHER: Final = 50
 """Streams that are judged again in one turn of the loop: about a millisecond."""
 
@@ -143,7 +146,9 @@ class Streams:
 
     async def drain(self) -> None:
         """End all streams, as fast as the other nodes can take their readers on."""
-        pause = ENDED_TOGETHER / max(1.0, self.context.reconnect_advice.capacity)
+        # However many there are, the node has a bounded time to stop.
+        longest = self.context.parameters.drain.timeout / DRAIN_SHARE * ENDED_TOGETHER / max(1, len(self.readers))
+        pause = min(ENDED_TOGETHER / max(1.0, self.context.reconnect_advice.capacity), longest)
         async for some in portions(self.readers, ENDED_TOGETHER):
             for session in some:
                 session.stop(StreamEnd.DRAINING)
