@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.adapters.memory import MemoryEventLog
+from gateway.app.registry.readers import Readers
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
 from gateway.app.security import revocations as revoking
@@ -29,6 +30,7 @@ class Connected:
     def __init__(self, *principals: str) -> None:
         self._sessions = [SimpleNamespace(id=f"s-{each}", principal=each, credential=None) for each in principals]
         self.closed: list[str] = []
+        self.readers = Readers()
 
     def __iter__(self) -> Iterator[SimpleNamespace]:
         return iter(list(self._sessions))
