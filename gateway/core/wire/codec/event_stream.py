@@ -19,7 +19,6 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from gateway.core.topics.versions import place_of
 from gateway.core.types import EventId, PacketId
 from gateway.core.wire.codec.calls import read_places
 from gateway.core.wire.codec.decoding import decode_from_server
@@ -179,7 +178,7 @@ class StreamWriter:
 
     def _move(self, number: int, event: EventId) -> None:
         known = self.places.get(number)
-        if known is not None and place_of(event) > place_of(known):
+        if known is not None and _place(event) > _place(known):
             self.places[number] = event
 
     def _event(self, name: str, content: Mapping[str, object]) -> bytes:
@@ -210,3 +209,9 @@ def write_end(code: str, message: str) -> bytes:
         message: the same in a sentence.
     """
     return b"event: end\ndata: %b\n\n" % orjson.dumps({"code": code, "message": message})
+
+
+def _place(event: EventId) -> tuple[int, int]:
+    """Read where in the stream of its partition an event is: generation of the grid, and number."""
+    _, generation, sequence = event.split("-")
+    return int(generation), int(sequence)
