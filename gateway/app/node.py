@@ -54,6 +54,7 @@ from gateway.app.operations.gauges import watch_sessions
 from gateway.app.operations.minutes import measure
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.reconnect_adviser import ReconnectAdviser
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.runtime.background import Background
@@ -404,7 +405,7 @@ class Node:
         self.zones.start()
         self._background.forever(self.connections.consumers.run, "consumers")
         self._background.forever(self.connections.exchanges.run, "exchanges")
-        self._background.forever(self.sessions.advise, "advise-clients")
+        self._background.forever(ReconnectAdviser(self._context, self.sessions).run, "advise-clients")
         self._background.forever(self._measure_lag, "event-loop-lag")
         self._background.forever(self._reports.run, "reports")
         self._background.forever(self.sessions.stale_sessions.run, "stale_sessions")

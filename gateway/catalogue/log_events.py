@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.catalogue import (
     exchange_log_events,
+    journal_log_events,
     takeover_log_events,
     will_log_events,
     zone_link_log_events,
@@ -573,25 +574,12 @@ KEYS_KEPT = LogEvent(
     ("error",),
 )
 
-JOURNAL_FULL = LogEvent(
-    "journal_full",
-    Level.WARNING,
-    "The node drops events of the session journal from now on, because the grid does not accept them. Sessions are not "
-    "affected. The journal will record how many are missing. Check the grid.",
-    ("reason",),
-)
-JOURNAL_INCOMPLETE = LogEvent(
-    "journal_incomplete",
-    Level.WARNING,
-    "The node stopped before it could write the last events of the session journal. The field counts the missing ones.",
-    ("events",),
-)
-
 LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(
     each
     for module in (
         globals(),
         vars(exchange_log_events),
+        vars(journal_log_events),
         vars(takeover_log_events),
         vars(will_log_events),
         vars(zone_link_log_events),

@@ -14,8 +14,8 @@ from gateway.app.journal.queue_traffic import QueueTally, QueueTraffic
 from gateway.app.journal.traffic import Tally, Traffic
 from gateway.app.journal.writer import Writer
 from gateway.app.runtime.clock import Clock
+from gateway.catalogue import journal_log_events
 from gateway.catalogue import journal_metrics as catalogue
-from gateway.catalogue import log_events
 from gateway.core.journal import EventType, JournalEvent, Stamp, journal_partition, record, write_records
 from gateway.core.journal import events as happened
 from gateway.core.types import NodeRef
@@ -164,7 +164,7 @@ class Journal:
         left = self._buffer.events + (0 if self._dropped is None else self._dropped.count)
         if left:
             self._metrics.add(catalogue.JOURNAL_DROPPED, self._buffer.events, label=catalogue.JOURNAL_STOPPED)
-            self._log.emit(log_events.JOURNAL_INCOMPLETE, events=left)
+            self._log.emit(journal_log_events.JOURNAL_INCOMPLETE, events=left)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class Journal:
         reason = self.writer.trouble if self.writer is not None else catalogue.JOURNAL_STOPPED
         if self._dropped is None:
             self._dropped = _Dropped(event.at, reason)
-            self._log.emit(log_events.JOURNAL_FULL, reason=reason)
+            self._log.emit(journal_log_events.JOURNAL_FULL, reason=reason)
         self._drop(self._dropped, event.at)
 
     def _put(self, partition: int, event: JournalEvent) -> bool:

@@ -34,7 +34,6 @@ from gateway.app.session.session import Session
 from gateway.app.session.stream_session import StreamEnd, StreamSession
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
-from gateway.core.pacing.reconnect_spread import is_outgrown
 from gateway.core.pacing.timers import Deadlines
 from gateway.core.types import SessionId
 from gateway.core.wire.codes import (
@@ -53,16 +52,6 @@ from gateway.core.wire.codes import (
 )
 from gateway.core.wire.packets import Bye, Error
 from gateway.ports import Connection, Fenced, GridUnavailable, Ownership, TokenSigner, WillExecutor
-
-ADVISE_INTERVAL: Final = 5.0
-"""Seconds between two looks, on average, whether what clients were advised about coming back is outgrown: nodes fill in
-minutes."""
-
-ADVISED_AT_ONCE: Final = 10
-"""Clients that are told together: the work of a fraction of a millisecond, and as much again for what they answer."""
-
-ADVISED_PER_SECOND: Final = 1000
-"""Clients that are told in a second: a tenth of a core, until all know."""
 
 LINGER: Final = 0.25
 """Seconds until the grid is told that a client has gone: most whose socket broke are back by then, here or elsewhere,
@@ -133,7 +122,6 @@ class Sessions:
         self._metrics = context.metrics
         self._limits = context.limits
         self._memory = context.memory
-        self._reconnect_advice = context.reconnect_advice
         self._log = context.log
         self._grid = context.grid
         self._announce = context.announce
@@ -578,29 +566,6 @@ class Sessions:
     def _renew_token(self, session: Session, now: float) -> None:
         session.renew_at = now + self._parameters.token_renewal
         session.machine.ping(self.token(session))
-
-    async def advise(self) -> None:
-        """Tell clients anew how to come back when many more would than when they were told, for ever."""
-        while True:
-            # Nodes that were started together must not do this together for ever.
-            await asyncio.sleep(ADVISE_INTERVAL * (0.5 + self._clock.random()))
-            advice = self._reconnect_advice.advice()
-            if not is_outgrown(self._parameters.backoff, advice):
-                continue
-            told = 0
-            for session in self:
-                if (
-                    session.advised_backoff is None
-                    or not session.connected
-                    or not is_outgrown(session.advised_backoff, advice)
-                ):
-                    continue
-                session.advised_backoff = advice
-                session.machine.ping(backoff=advice)
-                self.flusher.mark(session)
-                told += 1
-                if told % ADVISED_AT_ONCE == 0:
-                    await asyncio.sleep(ADVISED_AT_ONCE / ADVISED_PER_SECOND)
 
 
 def _last_packet(reason: ErrorCode) -> Bye:

@@ -122,7 +122,7 @@ async def test_the_welcome_advises_a_window_by_how_many_would_come_back() -> Non
 
 
 async def test_connected_clients_are_told_when_their_advice_is_outgrown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.registry.sessions.ADVISE_INTERVAL", 0.02)
+    monkeypatch.setattr("gateway.app.registry.reconnect_adviser.ADVISE_INTERVAL", 0.02)
     async with running_node(admission_rate=1.0, backoff_initial=0.05) as node, AsyncExitStack() as stack:
         one, two = [await stack.enter_async_context(RawClient(node.url)) for _ in range(2)]
         await one.hello("alice")

@@ -10,6 +10,7 @@ from gateway.ports import GridRefused, LinkName, Taken, ZoneTable
 from tests.contract.test_origins import LIMITS, LOG, PARTITION, apply, event, value_of
 from tests.contract.test_zones import Interests, Tables, join, member, selectors, zone
 from tests.integration.redis.support import N2, Bench
+from tests.support.times import scaled
 
 NODE = NodeRef(NodeId("n1"), Incarnation("first"))
 
@@ -33,7 +34,7 @@ async def test_a_full_redis_takes_changes_of_zones_and_no_events(forgetful: Benc
     await grid.zones.enter(zone(), member(), made=1.0)
     assert await grid.zones.put(join()) == 1
     await grid.zones.put_interest(NODE, selectors("a/**"), keep=1.0)
-    assert await grid.zones.carry(NODE, [LinkName("there")], lease=5.0)
+    assert await grid.zones.carry(NODE, [LinkName("there")], lease=scaled(5.0))
     (refused,) = await apply(grid, event("2", at=2))
     assert isinstance(refused, GridRefused)
     await forgetful.server.call("CONFIG", "SET", "maxmemory", "0")
@@ -105,4 +106,4 @@ async def test_another_kind_of_key_is_replaced(bench: Bench) -> None:
         await bench.server.call("DEL", name)
         await bench.server.call("SET", name, "rubbish")
     assert isinstance((await apply(grid, event("2", at=2)))[0], Taken)
-    assert await grid.zones.carry(NODE, [LinkName("there")], lease=5.0)
+    assert await grid.zones.carry(NODE, [LinkName("there")], lease=scaled(5.0))

@@ -27,7 +27,7 @@ from gateway.app.journal.principals import hashed_with
 from gateway.app.journal.session_events import ResumeRefused, SessionExpired, SessionOrphaned
 from gateway.app.journal.traffic import ROOTS_TOLD, THE_REST, Traffic
 from gateway.app.runtime.clock import Clock
-from gateway.catalogue import journal_metrics, log_events
+from gateway.catalogue import journal_log_events, journal_metrics
 from gateway.core.journal import JOURNAL_PARTITIONS, VERSION, Record, read_records
 from gateway.core.types import (
     Epoch,
@@ -228,7 +228,7 @@ async def test_what_finds_no_room_is_counted_and_told(monkeypatch: pytest.Monkey
             lambda: bench.journal.writer is not None and bench.journal.writer.trouble == "grid_unreachable"
         )
         bench.tell(*range(1, 25))
-        assert bench.log.of(log_events.JOURNAL_FULL) == [{"reason": "grid_unreachable"}]
+        assert bench.log.of(journal_log_events.JOURNAL_FULL) == [{"reason": "grid_unreachable"}]
         assert bench.metrics.count(journal_metrics.JOURNAL_DROPPED, label="grid_unreachable") == 15
         bench.server.come_back()
         records = await bench.written(11)
@@ -302,7 +302,7 @@ async def test_a_stop_without_the_grid_says_what_is_missing() -> None:
     bench.server.go_away()
     bench.tell(1, 2, 3)
     await bench.journal.close()
-    assert bench.log.of(log_events.JOURNAL_INCOMPLETE) == [{"events": 3}]
+    assert bench.log.of(journal_log_events.JOURNAL_INCOMPLETE) == [{"events": 3}]
     assert bench.metrics.count(journal_metrics.JOURNAL_DROPPED, label="stopped") == 3
 
 
@@ -313,7 +313,7 @@ async def test_a_stop_does_not_wait_long_for_a_grid_that_hangs(monkeypatch: pyte
     bench.server.stall()
     bench.tell(1)
     await bench.journal.close()
-    assert bench.log.of(log_events.JOURNAL_INCOMPLETE) == [{"events": 1}]
+    assert bench.log.of(journal_log_events.JOURNAL_INCOMPLETE) == [{"events": 1}]
 
 
 async def test_what_the_cap_cuts_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,9 @@ OF_THE_NODE: Final = {
 }
 """Of what this node does with it, or counts of it: tasks, locks, the accounts of its principal, partitions."""
 
-BY_ITS_OWNERS: Final = {"consumers"}
-"""Messages held are the session's in the grid, and its client asks for its queues again (P15)."""
+BY_ITS_OWNERS: Final = {"consumers", "exchange"}
+"""Messages held are the session's in the grid, and its client asks for its queues again (P15). So are
+the questions that it asked and was given: the next node reads them there, by the partitions that are exported."""
 
 
 @pytest.mark.promise("P12")

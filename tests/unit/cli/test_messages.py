@@ -68,7 +68,7 @@ class FakeSession:
     async def __aexit__(self, *_details: object) -> None:
         self.closed = True
 
-    async def publish(self, topic: str, value: JsonValue) -> Receipt:
+    async def publish(self, topic: str, value: JsonValue, *, ttl: float | None = None) -> Receipt:
         if not self.answers:
             await asyncio.Event().wait()
         if self.recovers_first:

@@ -5,7 +5,14 @@ import dataclasses
 import pytest
 
 from gateway.core.types import Attempt, Incarnation, NodeId, NodeRef, PacketId, SessionId
-from gateway.core.wire import durable_packets, packets, queue_packets, topology_packets, transaction_packets
+from gateway.core.wire import (
+    durable_packets,
+    exchange_packets,
+    packets,
+    queue_packets,
+    topology_packets,
+    transaction_packets,
+)
 from gateway.core.wire.codes import Numbering, Outcome
 from gateway.core.wire.packets import Backoff, Hello, Limits, NoticeCode, Ping, Resume, Welcome
 
@@ -58,7 +65,7 @@ def test_packets_are_immutable_values() -> None:
 def test_every_packet_is_of_one_of_the_two_families() -> None:
     kinds = {
         each
-        for module in (packets, queue_packets, durable_packets, topology_packets, transaction_packets)
+        for module in (packets, queue_packets, durable_packets, exchange_packets, topology_packets, transaction_packets)
         for each in vars(module).values()
         if isinstance(each, type)
         and dataclasses.is_dataclass(each)

@@ -58,6 +58,7 @@ def all_keys() -> list[str]:
     ]
     single = [KEYS.session(SESSION), KEYS.receipts(17, SESSION), KEYS.log(17, TopicPath("a/b"))]
     single += [KEYS.consuming(17, SESSION), *KEYS.queue(17, TopicPath("a/b"))[:9]]
+    single += [each for each in KEYS.exchange(17, SESSION) if each not in (*single, KEYS.closed[17])]
     single += [KEYS.call_key(SESSION), KEYS.durable("alice")[0], *KEYS.transactions(SESSION)[:2]]
     return [*fixed, inbox, *tables, *partitioned, *single]
 
