@@ -47,7 +47,7 @@ MOST_CONSUMERS: Final = 10_000
 
 
 class FencedMessaging(Fencing):
-    """What the owner of a session writes to queues, durable subscriptions, questions and transactions (``FencedStore``)."""
+    """What the owner of a session writes to queues, durable subscriptions, questions and transactions."""
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 
