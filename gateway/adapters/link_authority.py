@@ -1,8 +1,10 @@
-"""A small authority for the certificates of node links, in a folder: for ``gateway keys link``.
+"""A small authority for the certificates of links, in a folder: for ``gateway keys link`` and ``gateway keys zone``.
 
 ```text
 link-ca.pem   link_tls_ca of all nodes                     link-ca.key   signs; no node needs it
 n1.pem        link_tls_certificate of n1                   n1.key        link_tls_key of n1
+zone-ca.pem   zone_tls_ca of all clusters                  zone-ca.key   signs; no node needs it
+london.pem    zone_tls_certificate of cluster london       london.key    zone_tls_key of it
 ```
 
 Nothing is ever overwritten, and what is private is readable by its owner alone from its first moment.
@@ -26,10 +28,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from gateway.core.wire.errors import GatewayError
 from gateway.ports.peers import NODE_URI
 
-CA_FILE: Final = "link-ca.pem"
-CA_KEY_FILE: Final = "link-ca.key"
-"""Of the authority."""
-
 CA_DAYS: Final = 3650
 """Life of the authority: to change it, all nodes have to learn of the new one first, which is nobody's yearly joy."""
 
@@ -45,6 +43,34 @@ PUBLIC: Final = 0o644
 
 _NODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 """Names of nodes, as the setting ``node`` allows them."""
+
+
+CLUSTER_URI: Final = "urn:gateway:cluster:"
+"""Begins the URI in a certificate of a cluster; only people read it, as others know it by its fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorityKind:
+    """What certificates are for.
+
+    Attributes:
+        file: of the authority's certificate.
+        key_file: of its key.
+        subject: of the authority.
+        uri: begins the URI that names whom a certificate is for.
+    """
+
+    file: str
+    key_file: str
+    subject: str
+    uri: str
+
+
+LINKS: Final = AuthorityKind("link-ca.pem", "link-ca.key", "gateway node links", NODE_URI)
+"""Links between the nodes of a cluster."""
+
+ZONES: Final = AuthorityKind("zone-ca.pem", "zone-ca.key", "gateway zone links", CLUSTER_URI)
+"""Links between clusters."""
 
 
 class LinkAuthorityError(GatewayError):
@@ -70,14 +96,17 @@ class MadeCertificates:
     expires: datetime
 
 
-def make_certificates(folder: Path, nodes: Iterable[str], *, now: float, days: int = NODE_DAYS) -> MadeCertificates:
+def make_certificates(
+    folder: Path, nodes: Iterable[str], *, now: float, days: int = NODE_DAYS, kind: AuthorityKind = LINKS
+) -> MadeCertificates:
     """Make a certificate for each node, and the authority that signs it, unless the folder has one.
 
     Args:
         folder: where files are written; made if it does not exist.
-        nodes: names.
+        nodes: names; of clusters, if these are certificates of zones.
         now: seconds since 1970.
         days: life of the certificates; they end with the authority at the latest.
+        kind: what they are for.
 
     Raises:
         LinkAuthorityError: nothing was written.
@@ -85,9 +114,9 @@ def make_certificates(folder: Path, nodes: Iterable[str], *, now: float, days: i
     """
     names = list(dict.fromkeys(nodes))
     for name in names:
-        if _NODE.fullmatch(name) is None or f"{name}.pem" == CA_FILE:
+        if _NODE.fullmatch(name) is None or f"{name}.pem" == kind.file:
             raise LinkAuthorityError(f"{name!r} cannot be the name of a node here; give names as in the setting node")
-    ca_file, ca_key_file = folder / CA_FILE, folder / CA_KEY_FILE
+    ca_file, ca_key_file = folder / kind.file, folder / kind.key_file
     files = [(name, folder / f"{name}.pem", folder / f"{name}.key") for name in names]
     for name, *both in files:
         for file in both:
@@ -98,13 +127,13 @@ def make_certificates(folder: Path, nodes: Iterable[str], *, now: float, days: i
                 )
     moment = datetime.fromtimestamp(now, UTC).replace(microsecond=0)
     is_new = not ca_file.exists() and not ca_key_file.exists()
-    ca, key = _new_ca(moment) if is_new else _read_ca(ca_file, ca_key_file)
+    ca, key = _new_ca(moment, kind) if is_new else _read_ca(ca_file, ca_key_file)
     if ca.not_valid_after_utc <= moment:
         raise LinkAuthorityError(
             f"{ca_file}: the authority expired on {ca.not_valid_after_utc:%Y-%m-%d}; make another one in another folder"
         )
     expires = min(moment + timedelta(days=days), ca.not_valid_after_utc)
-    made = [(*each, *_node_certificate(each[0], ca, key, moment, expires)) for each in files]
+    made = [(*each, *_node_certificate(kind.uri + each[0], ca, key, moment, expires)) for each in files]
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if is_new:
         _write(ca_key_file, _pem(key), PRIVATE)
@@ -115,9 +144,9 @@ def make_certificates(folder: Path, nodes: Iterable[str], *, now: float, days: i
     return MadeCertificates(ca_file, ca_key_file, is_new, files, expires)
 
 
-def _new_ca(now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+def _new_ca(now: datetime, kind: AuthorityKind) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gateway node links")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, kind.subject)])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -153,12 +182,12 @@ def _read_ca(file: Path, key_file: Path) -> tuple[x509.Certificate, ec.EllipticC
 
 
 def _node_certificate(
-    node: str, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey, now: datetime, expires: datetime
+    uri: str, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey, now: datetime, expires: datetime
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, node)]))
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, uri.rpartition(":")[2])]))
         .issuer_name(ca.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
@@ -170,9 +199,7 @@ def _node_certificate(
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
-        .add_extension(
-            x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"{NODE_URI}{node}")]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri)]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())

@@ -47,6 +47,8 @@ from gateway.bootstrap.parts import (
     links_of,
     server_tls,
     tls_to_nodes,
+    zone_links_of,
+    zone_tls,
 )
 from gateway.bootstrap.reload import FileReloader
 from gateway.catalogue import log_events as events
@@ -113,7 +115,14 @@ class Gateway:
             settings.auth, Surroundings(dev=settings.dev, log=self.log, verifications=verifications)
         )
         self._keys = FollowedKeys(settings, self.log)
-        self._tls = TlsPorts(server_tls(settings), links=link_tls(settings), metrics=self.metrics, log=self.log)
+        self._tls = TlsPorts(
+            server_tls(settings),
+            links=link_tls(settings),
+            zones=zone_tls(settings),
+            metrics=self.metrics,
+            log=self.log,
+        )
+        self._zone_links = zone_links_of(settings, self._tls.zones, metrics=self.metrics)
         self._links = links_of(
             settings, self.me, self._tls.links, started=clock.wall(), metrics=self.metrics, log=self.log
         )
@@ -143,6 +152,7 @@ class Gateway:
             journal=journal_of(settings),
             process_memory=LinuxMemory(settings.memory_limit),
             links=self._links,
+            zone_links=self._zone_links,
         )
         self._reloading = FileReloader(
             self.node,
@@ -253,6 +263,9 @@ class Gateway:
             with bound("link", self._settings):
                 await self._links.start()
         await self.node.start()
+        if self._zone_links is not None and self.node.linked_clusters is not None:
+            with bound("zone_listen", self._settings):
+                await self._zone_links.start(self.node.linked_clusters.serve)
         self._reloading.apply_destinations()
         with bound("interface" if client_interfaces(self._settings)[0].name else "listen", self._settings):
             await self._clients.start()

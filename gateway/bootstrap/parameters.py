@@ -11,11 +11,13 @@ from gateway.app.runtime.parameters import (
     StormParameters,
     TakeoverParameters,
     UsageParameters,
+    ZoneParameters,
 )
 from gateway.bootstrap.descriptors import UNLIMITED, Descriptors
 from gateway.core.pacing.accounts import AccountLimits
 from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.packets import Backoff, Limits
+from gateway.ports.zone_links import ZoneLinkLimits
 from gateway.settings import Settings
 
 HIGH_WATER_BYTES: Final = 64 * 1024
@@ -34,6 +36,11 @@ restored its sessions or expired."""
 
 TOKEN_RENEWAL_SHARE: Final = 0.5
 """Share of a token's life after which a connected client is handed a new one: it survives one missed renewal."""
+
+
+def zone_limits(settings: Settings) -> ZoneLinkLimits:
+    """Say what a link to another cluster may cost."""
+    return ZoneLinkLimits(byte_rate=settings.zone_byte_rate, message_rate=settings.zone_message_rate)
 
 
 def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descriptors = UNLIMITED) -> NodeParameters:
@@ -143,6 +150,7 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
         ),
         cluster_mode=settings.cluster_mode,
         cluster_name=settings.cluster or "",
+        zones=ZoneParameters(shares=settings.zone_shares, limits=zone_limits(settings)),
         mirror=MirrorParameters(
             backup=settings.backup,
             mode=settings.mirror,

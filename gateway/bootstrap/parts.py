@@ -12,9 +12,11 @@ from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.peers import LinkPlace, StreamPeerLinks
 from gateway.adapters.redis import RedisGrid
-from gateway.adapters.tls import LinkTls, ServerTls
+from gateway.adapters.tls import LinkTls, ServerTls, ZoneTls
+from gateway.adapters.zone_links import StreamZoneLinks
 from gateway.app.journal import JournalOptions
 from gateway.app.journal.principals import hashed_with
+from gateway.bootstrap.parameters import zone_limits
 from gateway.catalogue.log_event import Level
 from gateway.core.mirror.frames import FEATURE
 from gateway.core.types import NodeRef
@@ -61,6 +63,34 @@ def link_tls(settings: Settings) -> LinkTls | None:
     if settings.link is None or settings.link_tls_certificate is None or settings.link_tls_ca is None:
         return None
     return LinkTls(settings.node, settings.link_tls_certificate, key=settings.link_tls_key, ca=settings.link_tls_ca)
+
+
+def zone_tls(settings: Settings) -> ZoneTls | None:
+    """Read the certificate of links to other clusters; None if there are none.
+
+    Raises:
+        CertificateError: they cannot be used.
+    """
+    if settings.zone_tls_certificate is None or settings.zone_tls_ca is None:
+        return None
+    return ZoneTls(settings.zone_tls_certificate, key=settings.zone_tls_key, ca=settings.zone_tls_ca)
+
+
+def zone_links_of(settings: Settings, tls: ZoneTls | None, *, metrics: Metrics) -> StreamZoneLinks | None:
+    """Make the port for links to other clusters; None if there are none."""
+    if tls is None:
+        return None
+    listen = settings.zone_listen
+    host, port = ("", 0) if listen is None else (listen.host, listen.port)
+    advertised = settings.zone_advertise or HostPort(socket.gethostname() if host in _EVERYWHERE else host, 0)
+    return StreamZoneLinks(
+        None if listen is None else host,
+        port,
+        advertised=(advertised.host, advertised.port),
+        tls=tls,
+        metrics=metrics,
+        limits=zone_limits(settings),
+    )
 
 
 def links_of(

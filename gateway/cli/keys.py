@@ -13,6 +13,7 @@ import orjson
 from gateway.adapters.tokens import KeyFiles, KeyUse, ListedKey, when
 from gateway.cli.link_keys import link
 from gateway.cli.options import config_option, load_peeking
+from gateway.cli.zone_keys import zone
 from gateway.settings import SETTINGS
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -28,14 +29,15 @@ _MEANINGS: Final = {
 
 @click.group()
 def keys() -> None:
-    """Make, list, promote and retire the keys of session tokens; make the certificates of links between nodes.
+    """Make, list, promote and retire the keys of session tokens; make the certificates of links.
 
-    All but `link` work on the files that the settings token_keys_file and token_verify_keys_file name. Bring the files
-    to all nodes after each step, and have them read again (SIGHUP). Prints ids, never a key.
+    All but `link` and `zone` work on the files that the settings token_keys_file and token_verify_keys_file name.
+    Bring the files to all nodes after each step, and have them read again (SIGHUP). Prints ids, never a key.
     """
 
 
 keys.add_command(link)
+keys.add_command(zone)
 
 
 def _files_options(function: FunctionT) -> FunctionT:

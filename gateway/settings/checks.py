@@ -12,6 +12,7 @@ from typing import Final
 from gateway.settings.errors import Problem
 from gateway.settings.groups.links import check_links
 from gateway.settings.groups.node import check_tls
+from gateway.settings.groups.zone_links import check_zone_links
 from gateway.settings.interfaces import check_interfaces, client_interfaces
 from gateway.settings.model import SETTINGS, Settings
 from gateway.settings.values import HostPort, PrincipalNames
@@ -85,6 +86,7 @@ def check(settings: Settings, place: Place) -> Iterator[Problem]:
     yield from check_tls(settings, place)
     yield from check_interfaces(settings, place)
     yield from check_links(settings, place)
+    yield from check_zone_links(settings, place)
     yield from _journal(settings, place)
     if settings.auth is None and not settings.dev:
         yield Problem(
@@ -117,7 +119,7 @@ def _ports(settings: Settings, place: Place) -> Iterator[Problem]:
     ports: list[tuple[str, HostPort | None]] = [
         (each.name or "listen", each.listen) for each in client_interfaces(settings)
     ]
-    ports += [(name, getattr(settings, name)) for name in ("admin", "agent", "link")]
+    ports += [(name, getattr(settings, name)) for name in ("admin", "agent", "link", "zone_listen")]
     taken: dict[tuple[str, int], str] = {}
     for name, where in ports:
         if where is None or where.port == 0:

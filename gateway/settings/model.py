@@ -25,6 +25,7 @@ from gateway.settings.groups import (
     SharedLimitSettings,
     StormSettings,
     TlsSettings,
+    ZoneLinkSettings,
 )
 from gateway.settings.values import AnonymousUsers, ways_of
 
@@ -39,6 +40,7 @@ class Settings(
     SharedLimitSettings,
     LimitSettings,
     SessionSettings,
+    ZoneLinkSettings,
     LinkSettings,
     TlsSettings,
     AccessSettings,
@@ -77,6 +79,7 @@ GROUPS: Final[tuple[Group, ...]] = (
     group_of(AccessSettings, "Access"),
     group_of(TlsSettings, "TLS"),
     group_of(LinkSettings, "Links"),
+    group_of(ZoneLinkSettings, "Links to other clusters"),
     group_of(SessionSettings, "Sessions and connections"),
     group_of(LimitSettings, "Limits"),
     group_of(SharedLimitSettings, "Shared limits"),

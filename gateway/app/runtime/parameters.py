@@ -5,7 +5,7 @@ Who may do what is no matter of them: that is the policy, see ``gateway.core.pol
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
@@ -13,6 +13,7 @@ from gateway.core.pacing.accounts import AccountLimits
 from gateway.core.stream.machine import StreamParameters
 from gateway.core.wire.codes import ClusterMode, MirrorMode
 from gateway.core.wire.packets import Backoff, Limits
+from gateway.ports.zone_links import ZoneLinkLimits
 
 REMOVAL_GRACE: Final = 3600.0
 """Seconds for which a removal is remembered beyond the longest window: some sessions end late, if a node
@@ -123,10 +124,12 @@ class ZoneParameters:
     Attributes:
         name: of this cluster, for people; empty for the beginning of its id.
         shares: links over which this cluster sends to each other one.
+        limits: what a link may cost.
     """
 
     name: str = ""
     shares: int = 1
+    limits: ZoneLinkLimits = field(default_factory=ZoneLinkLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from gateway.core.zones.protocol import Members, Purpose, Refuse, Welcome, ZoneR
 from gateway.core.zones.records import Member, ZoneUid
 from gateway.core.zones.routes import ClusterId
 from gateway.ports import GridUnavailable, LinkName, TooManyRecords
-from gateway.ports.zone_links import NoZoneLink, ZoneConnection, ZoneLinkBroken, ZoneLinkLimits, ZoneLinks
+from gateway.ports.zone_links import NoZoneLink, ZoneConnection, ZoneLinkBroken, ZoneLinks
 
 MOST_RECEIVERS: Final = 512
 """Links that others have opened to one node: each costs up to its inbox of memory."""
@@ -80,7 +80,6 @@ class LinkedClusters:
         links: its port for them; not started yet.
         authorisation: says what the principals of links may do.
         alive: tells which nodes of the cluster live.
-        limits: of links.
 
     Attributes:
         knowledge: what is known of zones.
@@ -94,7 +93,6 @@ class LinkedClusters:
         authorisation: Authorisation,
         *,
         alive: Callable[[], Collection[NodeRef]],
-        limits: ZoneLinkLimits = ZoneLinkLimits(),  # noqa: B008 - it does not change
     ) -> None:
         self.knowledge = Knowledge()
         self.links = links
@@ -102,7 +100,7 @@ class LinkedClusters:
         self._authorisation = authorisation
         self._name = context.parameters.zones.name
         self._shares = shares = context.parameters.zones.shares
-        self._limits = limits
+        self._limits = context.parameters.zones.limits
         self._streams = OutgoingStreams(context)
         self._changed = asyncio.Event()
         self.carriers = Carriers(context, self.knowledge, shares=shares, alive=alive, changed=self._changed.set)

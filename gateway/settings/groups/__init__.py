@@ -7,6 +7,7 @@ from gateway.settings.groups.links import LinkSettings
 from gateway.settings.groups.node import NodeSettings, TlsSettings
 from gateway.settings.groups.sessions import DrainSettings, SessionSettings
 from gateway.settings.groups.telemetry import JournalSettings, LogSettings, MetricsSettings
+from gateway.settings.groups.zone_links import ZoneLinkSettings
 
 __all__ = [
     "AccessSettings",
@@ -22,4 +23,5 @@ __all__ = [
     "SharedLimitSettings",
     "StormSettings",
     "TlsSettings",
+    "ZoneLinkSettings",
 ]
