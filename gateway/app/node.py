@@ -234,11 +234,6 @@ class Node:
             policy=authorisation_policy,
             directory=directory,
         )
-        self.linked_clusters = (
-            None
-            if zone_links is None
-            else LinkedClusters(context, zone_links, self.authorisation, alive=lambda: self._membership.alive)
-        )
         self._store.execute_wills = WillExecution(context, self.authorisation, lambda: self.destinations.loaded).execute
         self.mirror = self._make_mirror(context)
         authentication = Authentication(context, authenticator, verifications, self.revocations, self.enforcement)
@@ -310,6 +305,7 @@ class Node:
         self._membership.report_by(self._reports)
         self.zones = Zones(context, self.sessions, is_master=lambda: self._membership.is_master)
         requests.durables.on_open = self.zones.interest.durables.hold
+        self.linked_clusters = self._link_clusters(context, zone_links)
         self._takeovers, self._suspicion = self._make_takeovers(context)
         self._planned_stop = PlannedStop(
             context,
@@ -340,7 +336,7 @@ class Node:
             sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
             topics=ClusterTopics(context, self._store, self.sessions),
             destinations=ClusterDestinations(self.destinations),
-            zones=ClusterZones(context, self.zones.knowledge),
+            zones=ClusterZones(context, self.zones.knowledge, self.linked_clusters),
             durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),
             queues=ClusterQueues(context.grid.queues),
             revocations=ClusterRevocations(self.revocations),
@@ -364,6 +360,17 @@ class Node:
             )
         )
         return mirror
+
+    def _link_clusters(self, context: Context, links: ZoneLinks | None) -> LinkedClusters | None:
+        """Make what has links with other clusters, and have others told of them; None without a port for them."""
+        if links is None:
+            return None
+        linked = LinkedClusters(
+            context, links, self.authorisation, self.zones.knowledge, alive=lambda: self._membership.alive
+        )
+        self.presence.zone_place = linked.place
+        self.presence.zone_links = linked.reports
+        return linked
 
     def _make_takeovers(self, context: Context) -> tuple[Takeovers, SuspicionWatch | None]:
         """Make what takes over from failed nodes: here is the list of all that is taken over, and cleaned up later.

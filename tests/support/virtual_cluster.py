@@ -86,6 +86,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
 
+async def _forever() -> None:
+    """Do nothing, for ever."""
+    await asyncio.Event().wait()
+
+
 @dataclass(eq=False)
 class VirtualNode:
     """A node of a ``VirtualCluster``.
@@ -188,6 +193,8 @@ class VirtualCluster:
         )
         asyncio.get_running_loop().create_task(links.start())
         if zone_links is not None and node.linked_clusters is not None:
+            # Tests say what is selected, with no session.
+            node.zones.interest.run = _forever  # type: ignore[method-assign]
             asyncio.get_running_loop().create_task(zone_links.start(node.linked_clusters.serve))
         node.presence.announce(listen=f"{name}:1", admin=f"http://{name}:2", version="test")
         return made

@@ -47,16 +47,17 @@ class ClusterZones:
     Args:
         context: of the node.
         knowledge: what this node knows of zones.
+        introducer: asks members of other zones; None if the node has no links to other clusters.
 
     Attributes:
-        introducer: asks members of other zones; None while the node has no links to other clusters.
+        introducer: as given.
     """
 
-    def __init__(self, context: Context, knowledge: ZoneKnowledge) -> None:
+    def __init__(self, context: Context, knowledge: ZoneKnowledge, introducer: ZoneIntroducer | None) -> None:
         self._grid = context.grid
         self._clock = context.clock
         self._knowledge = knowledge
-        self.introducer: ZoneIntroducer | None = None
+        self.introducer = introducer
 
     # --- Zones --------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ class Presence:
 
     Attributes:
         lag: seconds by which the event loop was late when that was last measured.
-        zone_place: where it takes links of other clusters, and the fingerprint of its certificate there.
+        zone_place: tells where it takes links of other clusters, and the fingerprint of its certificate there.
         zone_links: tells of the links to other clusters that it has.
     """
 
@@ -57,7 +57,7 @@ class Presence:
         self._started = context.clock.wall()
         self._places: tuple[str, str, str] | None = None
         self.lag = 0.0
-        self.zone_place = ("", "")
+        self.zone_place: Callable[[], tuple[str, str]] = lambda: ("", "")
         self.zone_links: Callable[[], Sequence[ZoneLinkReport]] = tuple
 
     def announce(self, *, listen: str, admin: str, version: str, urls: tuple[str, ...] = ()) -> None:
@@ -80,6 +80,7 @@ class Presence:
         listen, admin, version = self._places
         connected = self._sessions.connected()
         held = self._stored.report()
+        zone_url, zone_fingerprint = self.zone_place()
         return NodeReport(
             listen=listen,
             admin=admin,
@@ -97,8 +98,8 @@ class Presence:
             failure_domain=self._failure_domain,
             suspects=tuple(map(str, self._suspects())),
             urls=self._urls,
-            zone_url=self.zone_place[0],
-            zone_fingerprint=self.zone_place[1],
+            zone_url=zone_url,
+            zone_fingerprint=zone_fingerprint,
             zone_links=tuple(self.zone_links()),
         )
 

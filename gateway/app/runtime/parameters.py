@@ -122,12 +122,10 @@ class ZoneParameters:
     """Links with other clusters (P18).
 
     Attributes:
-        name: of this cluster, for people; empty for the beginning of its id.
         shares: links over which this cluster sends to each other one.
         limits: what a link may cost.
     """
 
-    name: str = ""
     shares: int = 1
     limits: ZoneLinkLimits = field(default_factory=ZoneLinkLimits)
 

@@ -65,6 +65,7 @@ class CarriedLink:
         self.sender: Sender | None = None
         self.remote = target.cluster or ""
         self.detail = "not reached yet"
+        self._refused = False
         self.since = context.clock.wall()
         self._context = context
         self._name = name
@@ -90,7 +91,9 @@ class CarriedLink:
             up=sender is not None,
             detail="" if sender is not None else self.detail,
             since=self.since,
+            refused=self._refused,
             events=self.progress.events,
+            bytes=0 if sender is None else sender.talk.connection.bytes_in + sender.talk.connection.bytes_out,
             behind=0 if sender is None else sender.behind,
             unacknowledged=0 if sender is None else sender.unacknowledged,
             selectors=len(self.progress.heard),
@@ -113,6 +116,7 @@ class CarriedLink:
                 why, stale = "it has ended", False
             except (NoZoneLink, ZoneLinkBroken, NotLinked) as error:
                 why, stale = str(error), isinstance(error, NotLinked) and error.why is ZoneRefusal.STALE
+                self._refused = isinstance(error, NotLinked)
             except Exception as error:  # noqa: BLE001 - the link must outlive its own bugs
                 why, stale = repr(error), False
                 self._context.log.emit(log_events.BACKGROUND_TASK_FAILED, task="zone-link", error=why)

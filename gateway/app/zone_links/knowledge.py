@@ -27,7 +27,7 @@ class Knowledge:
         cluster: id of this cluster; ``UNKNOWN`` at first.
         name: of it, for people.
         table: what the grid holds.
-        losses: how often the grid has lost writes, as far as is known.
+        losses: another number whenever the grid has lost writes.
         interest: the fewest selectors that say what this cluster selects: its sessions, and its joins (003-32).
     """
 
@@ -81,7 +81,6 @@ class Knowledge:
     def learn_table(self, table: ZoneTable) -> None:
         """The grid has told of zones."""
         self.table = table
-        self.losses += table.lost_writes
         joins = {f"join {each.name}": each.selectors for each in self.joins(JoinDirection.OUT)}
         sources = {each for each in self._union.sources if isinstance(each, str)}
         for gone in sources - joins.keys():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.context import Context
@@ -21,17 +19,17 @@ from gateway.app.zone_links.receiver import Receiver
 from gateway.app.zone_links.sender import LinkProgress, Sender
 from gateway.app.zone_links.streams import OutgoingStreams
 from gateway.app.zone_links.views import ZoneLinkView
+from gateway.app.zones.knowledge import ZoneKnowledge
 from gateway.catalogue import log_events
 from gateway.catalogue import zone_link_log_events as log
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.types import NodeRef
-from gateway.core.wire.errors import GatewayError
 from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.messages import encode
 from gateway.core.zones.protocol import Members, Purpose, Refuse, Welcome, ZoneRefusal
 from gateway.core.zones.records import Member, ZoneUid
-from gateway.core.zones.routes import ClusterId
-from gateway.ports import GridUnavailable, LinkName, TooManyRecords
+from gateway.ports import GridUnavailable, LinkName, TooManyRecords, ZoneLinkReport
+from gateway.ports.zone_administration import Introduction, NotIntroduced
 from gateway.ports.zone_links import NoZoneLink, ZoneConnection, ZoneLinkBroken, ZoneLinks
 
 MOST_RECEIVERS: Final = 512
@@ -46,30 +44,8 @@ LOGGED_EVERY: Final = 60.0
 MOST_LOGGED: Final = 1_000
 """Addresses and reasons that are remembered for that."""
 
-GRID_RETRY: Final = 0.5
-"""Seconds before the grid is asked again for the id of the cluster."""
-
-ID_BYTES: Final = 12
-"""Of the id of a cluster, before it is written in letters."""
-
-
-class NotIntroduced(GatewayError):
-    """A zone could not be met; the message tells why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Introduction:
-    """What a member of a zone has told of it.
-
-    Attributes:
-        zone: uid of the zone.
-        name: of the zone.
-        members: of it, those that have left included.
-    """
-
-    zone: ZoneUid
-    name: str
-    members: tuple[Member, ...]
+SHOWN_CHARACTERS: Final = 8
+"""Of the id of a cluster that has no name, for people."""
 
 
 class LinkedClusters:
@@ -79,6 +55,7 @@ class LinkedClusters:
         context: of the node.
         links: its port for them; not started yet.
         authorisation: says what the principals of links may do.
+        zones: what this node knows of zones.
         alive: tells which nodes of the cluster live.
 
     Attributes:
@@ -91,6 +68,7 @@ class LinkedClusters:
         context: Context,
         links: ZoneLinks,
         authorisation: Authorisation,
+        zones: ZoneKnowledge,
         *,
         alive: Callable[[], Collection[NodeRef]],
     ) -> None:
@@ -98,7 +76,7 @@ class LinkedClusters:
         self.links = links
         self._context = context
         self._authorisation = authorisation
-        self._name = context.parameters.zones.name
+        self._zones = zones
         self._shares = shares = context.parameters.zones.shares
         self._limits = context.parameters.zones.limits
         self._streams = OutgoingStreams(context)
@@ -116,9 +94,8 @@ class LinkedClusters:
     def start(self) -> None:
         """Begin to work; the port is started by whoever made it, with ``serve``."""
         background = self._context.background
-        background.forever(self._identify, "zone-identity")
-        background.forever(self._follow_table, "zone-table")
-        background.forever(self._follow_interest, "zone-interest")
+        self._zones.on_change(self._learn)
+        self._learn()
         background.forever(self.carriers.run, "zone-carriers")
         background.forever(self._streams.run, "zone-streams")
         background.forever(self._streams.follow, "zone-streams-follow")
@@ -136,35 +113,16 @@ class LinkedClusters:
         await self.links.close()
         await self.carriers.release()
 
-    async def _identify(self) -> None:
-        """Learn the id of this cluster, and give it back to a grid that has lost it."""
-        losses = -1
-        changed = asyncio.Event()
-        self.knowledge.watch(changed.set)
-        try:
-            while True:
-                if losses != self.knowledge.losses:
-                    losses = self.knowledge.losses
-                    suggested = self.knowledge.cluster or secrets.token_urlsafe(ID_BYTES)
-                    try:
-                        cluster = ClusterId(await self._context.grid.nodes.cluster(suggested))
-                    except GridUnavailable:
-                        losses = -1
-                        await asyncio.sleep(GRID_RETRY)
-                        continue
-                    self.knowledge.learn_identity(cluster, self._name or cluster[:8])
-                changed.clear()
-                await changed.wait()
-        finally:
-            self.knowledge.unwatch(changed.set)
-
-    async def _follow_table(self) -> None:
-        async for table in self._context.grid.zones.follow():
-            self.knowledge.learn_table(table)
-
-    async def _follow_interest(self) -> None:
-        async for interest in self._context.grid.zones.follow_interest():
-            self.knowledge.learn_interest(interest)
+    def _learn(self) -> None:
+        """What this node knows of zones has changed."""
+        zones, knowledge = self._zones, self.knowledge
+        # Whoever has lost writes is in another generation then.
+        knowledge.losses = self._context.grid.generation
+        if zones.cluster:
+            knowledge.learn_identity(zones.cluster, zones.name or zones.cluster[:SHOWN_CHARACTERS])
+        if zones.table is not knowledge.table:
+            knowledge.learn_table(zones.table)
+        knowledge.learn_interest(zones.interest)
 
     async def _keep(self) -> None:
         """Have a link for each lease of one."""
@@ -249,19 +207,15 @@ class LinkedClusters:
         except TimeoutError:
             raise NotLinked(ZoneRefusal.BUSY, f"{target.label} does not answer") from None
 
-    async def introduce(self, urls: Sequence[str], *, zone: str, key: str) -> Introduction:
-        """Get to know a zone by one of its members, for an administrator who wants to enter it.
-
-        Args:
-            urls: where members may be; the first that answers is asked.
-            zone: its uid or its name.
-            key: of its secret (``zone_key``).
-
-        Raises:
-            NotIntroduced: see there.
-        """
+    async def introduce(self, urls: Sequence[str], *, reference: str, key: str) -> Introduction:
+        """See ``ZoneIntroducer``."""
         target = Target(
-            name="introduction", purpose=Purpose.MEET, reference=zone, key=key, urls=tuple(urls), label="the member"
+            name="introduction",
+            purpose=Purpose.MEET,
+            reference=reference,
+            key=key,
+            urls=tuple(urls),
+            label="the member",
         )
         reasons = []
         for url in urls:
@@ -272,8 +226,7 @@ class LinkedClusters:
                 continue
             try:
                 welcome = await self._greeted(connection, target, 0, 1, 0)
-                members = await _told(connection)
-                return Introduction(ZoneUid(welcome.zone), welcome.zone_name, tuple(members))
+                return Introduction(ZoneUid(welcome.zone), welcome.zone_name, welcome.cluster)
             except (NotLinked, ZoneLinkBroken) as error:
                 reasons.append(f"{url}: {error}")
             finally:
@@ -366,6 +319,14 @@ class LinkedClusters:
         )
 
     # --- For people ---------------------------------------------------------------------------------------------------
+
+    def place(self) -> tuple[str, str]:
+        """Tell where this node takes links, and the fingerprint of its certificate."""
+        return self.links.url, self.links.fingerprint
+
+    def reports(self) -> list[ZoneLinkReport]:
+        """Describe all links of this node, for the other nodes."""
+        return [each.report() for each in self.views()]
 
     def views(self) -> list[ZoneLinkView]:
         """Describe all links of this node."""

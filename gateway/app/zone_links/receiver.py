@@ -120,6 +120,7 @@ class Receiver:
             up=True,
             since=self.since,
             events=self.taken,
+            bytes=self.talk.connection.bytes_in + self.talk.connection.bytes_out,
             repeated=self.repeated,
             selectors=self.selectors,
             clock_difference=self.talk.clock_difference,

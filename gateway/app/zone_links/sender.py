@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -81,6 +81,7 @@ class LinkProgress:
         cursors: by partition, up to where nothing is missing there.
         noted: those that the grid knows.
         is_loaded: whether they have been read from the grid.
+        owed: by partition, selectors whose current values may not be there yet.
         events: that were sent.
     """
 
@@ -91,6 +92,7 @@ class LinkProgress:
         self.cursors: dict[int, StreamPosition] = {}
         self.noted: dict[int, StreamPosition] = {}
         self.is_loaded = False
+        self.owed: dict[int, frozenset[Selector]] = {}
         self.events = 0
 
 
@@ -101,14 +103,16 @@ class _Feed:
         number: which partition.
         position: up to where its stream has been looked at; None before it was decided where to begin.
         due: selectors whose current values are to be sent before the stream goes on.
+        is_sending: whether current values are being sent.
     """
 
-    __slots__ = ("due", "number", "position")
+    __slots__ = ("due", "is_sending", "number", "position")
 
     def __init__(self, number: int, position: StreamPosition | None, due: frozenset[Selector]) -> None:
         self.number = number
         self.position = position
         self.due = due
+        self.is_sending = False
 
 
 class Sender:
@@ -241,15 +245,18 @@ class Sender:
         for number in self._feeds.keys() - wanted:
             del self._feeds[number]
             self._progress.cursors.pop(number, None)
+            self._progress.owed.pop(number, None)
             self._streams.release(number, self._wake)
         reached: dict[int, set[Selector]] = {}
         for selector in new:
             for number in partitions(selector, self._depth):
                 reached.setdefault(number, set()).add(selector)
         for number in wanted:
-            due = frozenset(reached.get(number, ()))
             feed = self._feeds.get(number)
+            due = self._owe(number, reached.get(number, ()))
             if feed is None:
+                # What the connection before did not bring to its end is due still.
+                due = self._progress.owed.get(number, frozenset())
                 self._feeds[number] = _Feed(number, self._progress.cursors.get(number), due)
                 self._streams.hold(number, self._wake)
                 self._wake(number)
@@ -260,7 +267,7 @@ class Sender:
     def _send_all_values(self) -> None:
         """The other cluster has lost some of what it was sent."""
         for number, feed in self._feeds.items():
-            feed.due = self._all_reaching(number)
+            feed.due = self._owe(number, self._all_reaching(number))
             self._wake(number)
 
     def _acknowledged(self, messages: int) -> None:
@@ -270,7 +277,10 @@ class Sender:
             self._room.set()
 
     def _advance(self, number: int, place: StreamPlace) -> None:
-        if number in self._feeds:
+        feed = self._feeds.get(number)
+        if feed is not None:
+            if not feed.due and not feed.is_sending and not self._window.is_under_way(number):
+                self._progress.owed.pop(number, None)
             self._progress.cursors[number] = StreamPosition(GridGeneration(place.generation), place.sequence)
 
     # --- Sending ------------------------------------------------------------------------------------------------------
@@ -305,12 +315,15 @@ class Sender:
         if position is None:
             position = await self._begin(feed)
         if feed.due:
-            due, feed.due = feed.due, frozenset()
+            due, feed.due, feed.is_sending = feed.due, frozenset(), True
             try:
                 await self._send_values(feed, due, position)
             except GridUnavailable:
                 feed.due |= due
                 raise
+            finally:
+                feed.is_sending = False
+            self._reached(feed)
         batch = await self._streams.after(feed.number, position)
         if batch is None:
             return False
@@ -330,9 +343,16 @@ class Sender:
         position = await self._grid.topics.position(feed.number)
         await self._write({feed.number: position})
         feed.position = position
-        feed.due = self._all_reaching(feed.number)
+        feed.due = self._owe(feed.number, self._all_reaching(feed.number))
         self._reached(feed)
         return position
+
+    def _owe(self, number: int, selectors: Iterable[Selector]) -> frozenset[Selector]:
+        """Remember that current values have to get there, whichever connection brings them; returns the selectors."""
+        due = frozenset(selectors)
+        if due:
+            self._progress.owed[number] = self._progress.owed.get(number, frozenset()) | due
+        return due
 
     def _all_reaching(self, number: int) -> frozenset[Selector]:
         return frozenset(each for each in self._progress.heard.selectors if number in partitions(each, self._depth))

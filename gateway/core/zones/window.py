@@ -67,6 +67,10 @@ class SendWindow:
         """Whether another message may be sent; one that is larger than the window is sent alone."""
         return self._bytes < self._most_bytes and self._events < self._most_events
 
+    def is_under_way(self, partition: int) -> bool:
+        """Whether something of a partition is not acknowledged."""
+        return partition in self._last
+
     def sent(self, size: int, events: int, partition: int) -> None:
         """A message with events of a partition is sent."""
         message = _Sent(size, events)

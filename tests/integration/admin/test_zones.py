@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,11 @@ async def made(pair: Pair, name: str = "north") -> str:
     answer = await ask(pair, "POST", "/v1/zones", name=name, secret=SECRET)
     assert answer.status == 201, answer.body
     return str(answer.body["uid"])
+
+
+def place_of(number: int) -> tuple[str, str]:
+    """Make up where a node takes links."""
+    return f"wss://{number}.example:8300", f"{number}{number}" * 32
 
 
 async def test_a_zone_is_made_joined_shown_and_left(pair: Pair) -> None:
@@ -123,7 +129,7 @@ async def test_members_are_listed_with_their_links(pair: Pair) -> None:
     await node._context.grid.zones.merge([there], own=ClusterId("x"))
     link = ZoneLinkReport(name="there/0", remote="there", direction="out", state="up", events=7, behind=3)
     node.presence.zone_links = lambda: (link,)
-    node.presence.zone_place = ("wss://a.example:8300", "ab" * 32)
+    node.presence.zone_place = lambda: ("wss://a.example:8300", "ab" * 32)
     await node.presence.tell()
     found = {each["cluster"]: each for each in (await ask(pair, "GET", "/v1/zone/members")).body["items"]}
     assert len(found) == 2
@@ -137,7 +143,7 @@ async def test_members_are_listed_with_their_links(pair: Pair) -> None:
 async def test_the_master_tells_others_where_the_nodes_are(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.app.zones.own_member.LOOK_SECONDS", 0.05)
     for number, each in enumerate((pair.n1, pair.n2)):
-        each.gateway.node.presence.zone_place = (f"wss://{number}.example:8300", f"{number}{number}" * 32)
+        each.gateway.node.presence.zone_place = partial(place_of, number)
         await each.gateway.node.presence.tell()
     await ask(pair, "PUT", "/v1/zone", zone="north", secret=SECRET)
 
@@ -145,7 +151,7 @@ async def test_the_master_tells_others_where_the_nodes_are(pair: Pair, monkeypat
         return {url for each in pair.n2.gateway.node.zones.knowledge.table.members.values() for url in each.urls}
 
     await eventually(lambda: told() == {"wss://0.example:8300", "wss://1.example:8300"})
-    pair.n2.gateway.node.presence.zone_place = ("wss://moved.example:8300", "cd" * 32)
+    pair.n2.gateway.node.presence.zone_place = lambda: ("wss://moved.example:8300", "cd" * 32)
     await pair.n2.gateway.node.presence.tell()
     await eventually(lambda: told() == {"wss://0.example:8300", "wss://moved.example:8300"})
 

@@ -292,3 +292,17 @@ def test_stopping_a_node_moves_its_links_at_once() -> None:
         await world.until(lambda: a.values.get("news/1") == "hello")
 
     run_zones(scene, **LEASE)
+
+
+@pytest.mark.parametrize("messages", range(6))
+def test_current_values_come_though_the_link_breaks_in_the_middle_of_them(messages: int) -> None:
+    async def scene(world: VirtualZones) -> None:
+        a, b = await world.clusters("A", "B")
+        await world.zone("z", a, b)
+        for number in range(1_500):
+            await b.publish(f"value/{number}", "x")
+        world.network.drop_after(messages, "b-n1", "a-n1")
+        await a.select("value/**")
+        await world.until(lambda: len(a.values) == 1_500)
+
+    run_zones(scene)
