@@ -43,7 +43,7 @@ _COMMANDS: Final = {
     "keys": LazyCommand(
         "gateway.cli.keys",
         "keys",
-        "Make, list, promote and retire the keys of session tokens; make the certificates of links between nodes.",
+        "Make, list, promote and retire the keys of session tokens; make the certificates of links.",
     ),
     "policy": LazyCommand("gateway.cli.authorisation", "policy", "Check who may do what."),
     "hash-secret": LazyCommand(

@@ -20,7 +20,8 @@ from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
 from gateway.ports import Ownership, PublishCommand
 from gateway.settings import HostPort
 from tests.support.clock import eventually as sooner_or_later
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import TestNode, declare_queues, eventually, running_node
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P18")
 
@@ -130,9 +131,9 @@ async def zone_of(*nodes: TestNode) -> None:
 async def selecting(node: TestNode, *selectors: str) -> AsyncIterator[None]:
     """Have a session of a node select this until the end of the block; nobody reads what it is sent."""
     async with await connect(node.url) as session:
-        for each in selectors:
-            await session.subscribe(each)
+        streams = [await session.subscribe(each) for each in selectors]
         yield
+        del streams  # without one that is held, nothing is selected
 
 
 async def newest(node: TestNode, topic: str) -> bytes:
@@ -166,3 +167,45 @@ async def test_a_client_of_one_cluster_is_sent_what_a_client_of_another_one_publ
             await sooner_or_later(lambda: bool(seen) and seen[-1] == 99, message="the last update comes")
             reading.cancel()
         assert await newest(rome, "news/1") == b""
+
+
+async def test_what_is_published_at_one_comes_to_the_other(tmp_path: Path) -> None:
+    async with clusters(tmp_path, "london", "paris") as (london, paris), selecting(paris, "news/**"):
+        for number in range(1, 200):
+            await publish(london, f"news/{number % 10}", b"%d" % number, number)
+        await comes(paris, "news/9", b"199")
+
+
+async def test_messages_of_queues_stay_where_they_were_sent(tmp_path: Path) -> None:
+    """003-04: whatever the other cluster selects, and though it has a queue of that name; Z7."""
+    async with clusters(tmp_path, "london", "paris") as (london, paris):
+        for node in (london, paris):
+            await declare_queues(node, "work/1")
+        async with (
+            selecting(paris, "**", "work/**"),
+            await connect(london.url) as sender,
+            await connect(paris.url) as receiver,
+        ):
+            for number in range(50):
+                await sender.send("work/1", number)
+            await sender.publish("news/1", "at last")
+            await comes(paris, "news/1", b'"at last"')
+            consumer = await receiver.consume("work/1")
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(scaled(0.3)):
+                    await anext(consumer)
+            assert sum(view.events for view in linked(london).views() if view.direction == "out") == 1
+
+
+async def test_not_a_clear_byte_is_on_the_wire(tmp_path: Path) -> None:
+    """Z8: what passes between two clusters holds nothing of what is said."""
+    sniffers: dict[str, Sniffer] = {}
+    async with clusters(tmp_path, "london", "paris", sniffers=sniffers) as (london, paris):
+        async with selecting(paris, "**"):
+            await publish(london, "news/secret", b'"nobody shall read this"', 1)
+            await comes(paris, "news/secret", b'"nobody shall read this"')
+        for each in sniffers.values():
+            # A record of TLS, whose first one is a handshake.
+            assert each.seen[:2] == b"\x16\x03"
+            for word in (b"nobody shall", b"news/secret", b"selectors", b"proof", b"nonce"):
+                assert word not in each.seen
