@@ -21,7 +21,7 @@ from benchmarks.measure import process_cpu, resident_bytes
 from benchmarks.placement import Placement
 from benchmarks.processes import HOST, PinnedProcess, listens, redis_server, scratch_folder, wait_until
 from benchmarks.systems.base import Role
-from gateway.adapters.link_authority import CA_FILE, make_certificates
+from gateway.adapters.link_authority import LINKS, make_certificates
 from gateway.local.ports import free_port
 
 NODES: Final = ("n1", "n2")
@@ -188,7 +188,7 @@ class Cluster:
     def _link_of(self, node: str) -> Mapping[str, str]:
         return {
             "link": f"{HOST}:{free_port()}",
-            "link-tls-ca": str(self._folder / CA_FILE),
+            "link-tls-ca": str(self._folder / LINKS.file),
             "link-tls-certificate": str(self._folder / f"{node}.pem"),
             "link-tls-key": str(self._folder / f"{node}.key"),
         }
