@@ -88,7 +88,7 @@ ZONE_CLOCK = Metric(
     "Largest difference between the clocks of this node and of the other end of a link, the time under way included.",
 )
 ZONE_INTEREST = Metric(
-    "gateway_zone_interest_selectors",
+    "gateway_zone_link_interest_selectors",
     Kind.GAUGE,
     "Selectors of interest, by whose it is: own is what other clusters are told, others what they have told.",
     "whose",

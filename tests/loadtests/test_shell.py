@@ -77,7 +77,7 @@ async def test_a_session_asks_and_listens_and_says_good_bye() -> None:
             "secret": "s3cret",
             "properties": {},
             "client": "locust",
-            "supports": ["handed_over", "mirrored", "queues", "replay", "topology"],
+            "supports": ["handed_over", "mirrored", "questions", "queues", "replay", "topology"],
         }
         assert peer.query == {}
         assert "Origin" not in peer.headers
@@ -116,7 +116,7 @@ async def test_a_cut_connection_is_resumed_and_nothing_is_lost_or_doubled() -> N
             "attempt": 1,
             "received": 1,
             "oldest": 1,
-            "supports": ["handed_over", "mirrored", "queues", "replay", "topology"],
+            "supports": ["handed_over", "mirrored", "questions", "queues", "replay", "topology"],
         }
         assert again.query == {"node": "n2"}
         assert (await driver.event("recovered"))["outcome"] == "reattached"

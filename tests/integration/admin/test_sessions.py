@@ -257,9 +257,9 @@ async def test_a_pending_end_is_shown_as_such(pair: Pair, monkeypatch: pytest.Mo
     told = asyncio.Event()
     end = grid.sessions.end
 
-    async def end_later(ownership: Ownership, *, reason: ErrorCode) -> None:
+    async def end_later(ownership: Ownership, **how: Any) -> None:
         await told.wait()
-        await end(ownership, reason=reason)
+        await end(ownership, **how)
 
     monkeypatch.setattr(grid.sessions, "end", end_later)
     grid.mend()

@@ -48,7 +48,7 @@ async def test_with_its_numbering_kept_a_session_goes_on_whatever_the_outcome_is
         peer = await server.connection()
         resume = await peer.welcome(outcome=outcome, numbering="kept", node=f"n{attempt}", token=f"t{attempt}")
         assert (resume["received"], resume["oldest"], resume["attempt"]) == (0, 1, attempt)
-        assert resume["supports"] == ["handed_over", "mirrored", "queues", "replay", "topology"]
+        assert resume["supports"] == ["handed_over", "mirrored", "questions", "queues", "replay", "topology"]
         again = await peer.expect("publish")
         assert again == sent, "the same packet, under the same number"
     await peer.reply(again)

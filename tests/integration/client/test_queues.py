@@ -126,7 +126,7 @@ async def test_at_most_once_is_settled_before_it_is_sent(cluster: Cluster) -> No
     consumer = await worker.consume(JOBS, ack="none")
     await sender.send(JOBS, 1)
     await take(consumer, 1)
-    assert (await cluster.state())._replace(oldest=None) == (0, 0, 0, 0, 0, 1, None)
+    assert (await cluster.state())._replace(oldest=None) == (0, 0, 0, 0, 0, 1, None, 1)
 
 
 async def test_a_slow_reader_is_given_no_more_than_it_takes(cluster: Cluster) -> None:

@@ -43,7 +43,7 @@ async def test_a_lost_connection_is_resumed_where_both_sides_were(server: Script
         "attempt": 1,
         "received": 3,
         "oldest": 2,
-        "supports": ["handed_over", "mirrored", "queues", "replay", "topology"],
+        "supports": ["handed_over", "mirrored", "questions", "queues", "replay", "topology"],
     }
     assert isinstance(away, int)
     assert 0 <= away < 60_000

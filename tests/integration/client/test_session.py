@@ -49,7 +49,7 @@ async def test_the_hello_says_who_and_the_welcome_becomes_the_session(server: Sc
             "secret": "secret",
             "properties": {"team": "fx"},
             "window": 12.5,
-            "supports": ["handed_over", "mirrored", "queues", "replay", "topology"],
+            "supports": ["handed_over", "mirrored", "questions", "queues", "replay", "topology"],
         }
         assert peer.query == {}
         assert (session.id, session.principal, session.node) == ("s1", "alice", "n1")

@@ -316,9 +316,9 @@ async def test_a_session_ends_though_this_very_node_claims_it_meanwhile(cluster:
         store: Any = cluster.n1.gateway.node._store
         end = store._grid.sessions.end
 
-        async def end_and_take_over(ownership: Any, *, reason: ErrorCode) -> None:
+        async def end_and_take_over(ownership: Any, **how: Any) -> None:
             held.take_over(claimed.record, stored_under=store.writes_under)
-            await end(ownership, reason=reason)
+            await end(ownership, **how)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(store._grid.sessions, "end", end_and_take_over)

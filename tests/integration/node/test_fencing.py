@@ -66,8 +66,8 @@ async def test_a_request_that_meets_the_end_of_its_session_does_not_hide_that_en
         end, change = store.end, store.change
         refused = asyncio.Event()
 
-        async def end_slowly(ownership: Ownership, *, reason: ErrorCode) -> None:
-            await end(ownership, reason=reason)
+        async def end_slowly(ownership: Ownership, **how: Any) -> None:
+            await end(ownership, **how)
             await raw.send({"id": 1, "request": 1, "type": "subscribe", "selector": "a/x"})
             await refused.wait()
             await asyncio.sleep(0)

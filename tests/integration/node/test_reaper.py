@@ -69,7 +69,7 @@ async def test_a_partition_with_more_than_a_step_is_gone_on_with_at_once(monkeyp
     monkeypatch.setattr(membership, "EXPIRE_BATCH", 2)
     due, asked = {3: 5}, []
 
-    async def expire(partition: int, *, limit: int) -> list[Ended]:
+    async def expire(partition: int, *, limit: int, **_: object) -> list[Ended]:
         count = min(limit, due.get(partition, 0))
         due[partition] = due.get(partition, 0) - count
         asked.append(partition)

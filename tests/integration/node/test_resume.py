@@ -414,8 +414,8 @@ async def test_a_goodbye_is_answered_although_the_proof_of_the_token_comes_too_l
         refused.set()
         raise SessionGone(ErrorCode.SESSION_CLOSED)
 
-    async def end_slowly(store: MemorySessionStore, ownership: Ownership, *, reason: ErrorCode) -> None:
-        await end(store, ownership, reason=reason)
+    async def end_slowly(store: MemorySessionStore, ownership: Ownership, **how: Any) -> None:
+        await end(store, ownership, **how)
         await refused.wait()
         await asyncio.sleep(0)
 

@@ -21,7 +21,7 @@ from gateway.ports import Ownership, PublishCommand
 from gateway.settings import HostPort
 from tests.support.clock import eventually as sooner_or_later
 from tests.support.nodes import TestNode, declare_queues, eventually, running_node
-from tests.support.times import scaled
+from tests.support.times import time_limit
 
 pytestmark = pytest.mark.promise("P18")
 
@@ -192,7 +192,7 @@ async def test_messages_of_queues_stay_where_they_were_sent(tmp_path: Path) -> N
             await comes(paris, "news/1", b'"at last"')
             consumer = await receiver.consume("work/1")
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(scaled(0.3)):
+                async with time_limit(0.3):
                     await anext(consumer)
             assert sum(view.events for view in linked(london).views() if view.direction == "out") == 1
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Answer questions that a session was given, each exactly once, in the order of its requests.
 --
--- KEYS  exchange.lua
+-- KEYS[1] to KEYS[14]  exchange.lua
 -- ARGV[1..3] exchange.lua
 -- ARGV[4..7] queue_receipts.lua
 -- ARGV[8] bytes of questions and answers that the partition may hold

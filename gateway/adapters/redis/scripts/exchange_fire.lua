@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Do what is due in a partition.
 --
--- KEYS  exchange.lua
+-- KEYS[1] to KEYS[14]  exchange.lua
 -- ARGV[1..3] exchange.lua; the session means nothing here
 -- Result  1; 'stale': the caller must adopt the grid again
 if not open() then

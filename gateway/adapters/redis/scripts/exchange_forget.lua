@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Forget questions of a session that are over, since its client knows how they ended.
 --
--- KEYS  exchange.lua
+-- KEYS[1] to KEYS[14]  exchange.lua
 -- ARGV[1..3] exchange.lua
 -- ARGV[4..] numbers of the requests with which they were put
 -- Result  1; 'stale': the caller must adopt the grid again

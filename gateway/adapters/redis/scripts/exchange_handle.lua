@@ -1,7 +1,7 @@
 #!lua
 -- Say what a session handles in a partition, in place of what it said before.
 --
--- KEYS  exchange.lua
+-- KEYS[1] to KEYS[14]  exchange.lua
 -- ARGV[1..3] exchange.lua
 -- ARGV[4..7] queue_receipts.lua, of which [5] and [7] mean nothing here
 -- ARGV[8] questions that it may have at a time

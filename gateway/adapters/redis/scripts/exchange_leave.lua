@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Forget a session that has ended: what it asked, and that it handles. What it has taken is over, the rest is others'.
 --
--- KEYS  exchange.lua
+-- KEYS[1] to KEYS[14]  exchange.lua
 -- ARGV[1..3] exchange.lua
 -- Result  1; 'stale': the caller must adopt the grid again
 --

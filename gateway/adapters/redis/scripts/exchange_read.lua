@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Tell what is known of questions of a session.
 --
--- KEYS  exchange.lua
+-- KEYS[1] to KEYS[14]  exchange.lua
 -- ARGV[1..3] exchange.lua
 -- ARGV[4..] numbers of the requests with which they were put
 -- Result  {last entry of the exchanges, and for each '?<milliseconds left>', '-' if nothing is known, or how it ended and

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Take questions that a session was given, to send them to its client.
 --
--- KEYS  exchange.lua
+-- KEYS[1] to KEYS[14]  exchange.lua
 -- ARGV[1..3] exchange.lua
 -- ARGV[4..7] queue_receipts.lua, of which [5] and [7] mean nothing here
 -- ARGV[8..] for each question: tag, asker, number
