@@ -71,12 +71,24 @@ class Ledgers:
             "everybody has the last update of each topic",
         )
         for name, ledger in self.of.items():
-            assert ledger.versions == wanted, f"{name} missed or repeated something"
+            assert ledger.versions == wanted, f"{name} missed or repeated something: {_differences(ledger, wanted)}"
             assert (ledger.snapshots, ledger.folded) == ([], 0), name
 
     async def close(self) -> None:
         """Wait until the sessions have ended, and with them their streams."""
         await asyncio.gather(*self._keeping)
+
+
+def _differences(ledger: Ledger, wanted: Mapping[str, Sequence[int]]) -> str:
+    """Tell of each topic which versions were missed, and which were given more than once."""
+    told = []
+    for topic, versions in wanted.items():
+        given = ledger.versions[topic]
+        if given != versions:
+            missed = sorted(set(versions) - set(given))
+            repeated = sorted({each for each in given if given.count(each) > 1})
+            told.append(f"{topic} missed {missed}, got {repeated} again, of {len(versions)}")
+    return "; ".join(told)
 
 
 class Trade:

@@ -18,7 +18,8 @@ from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.scripts import NODE_LIST, NODE_TAKEOVERS, SESSION_OWNERS
 from gateway.app.cluster.left_sessions import REAPS
 from gateway.app.cluster.transaction_reaper import IDLE_LOOKS
-from gateway.core.topics.topics import SESSION_PARTITIONS
+from gateway.app.cluster.value_endings import LOOK_SECONDS
+from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.local.ports import LOOPBACK
 from gateway.local.stack import Stack
 from gateway.ports import FINISH_SECONDS
@@ -48,9 +49,9 @@ MONITORED: Final = re.compile(r'\+[\d.]+ \[\d+ (\S+)\] "([^"]+)"(.*)')
 LOOKS_AT_AN_ARRIVAL: Final = 2
 """How often a node reads the list of nodes once it has seen another one arrive: for its links and its namesakes."""
 WRITES: Final = "gateway_writes_total"
-SELDOM: Final = {"figures", "owners", "left", "takeovers", "transactions"}
+SELDOM: Final = {"figures", "owners", "left", "takeovers", "transactions", "histories"}
 """Jobs that are done more seldom than a window is long; the second once in each generation of the grid, the fourth
-once by a node that has just started, and when others are gone."""
+once by a node that has just started, and when others are gone, the last once by a node where no history is kept."""
 
 JOBS: Final = (
     ("xread", "", "tail"),
@@ -61,6 +62,8 @@ JOBS: Final = (
     ("evalsha", r"\{s\d+\}:deadlines", "reaper"),
     ("zrangebyscore", r"\{s\d+\}:deadlines", "left"),
     ("zcard", r"\{s\d+\}:transactions-due", "transactions"),
+    ("evalsha", r"\{t\d+\}:ends", "endings"),
+    ("hscan", r"\{t\d+\}:logs", "histories"),
     ("info", "", "figures"),
     ("evalsha", SESSION_OWNERS.sha, "owners"),
 )
@@ -187,7 +190,7 @@ async def test_idle_sessions_cost_the_grid_nothing(tmp_path: Path, figures: Figu
             assert pings >= SESSIONS * WINDOW / PING_INTERVAL / 2, "the sessions were not kept alive by pings"
             assert not any(member.recoveries for member in members)
             # No command names a session, or does anything but what nodes do anyway.
-            assert idle.steady == alone.steady == {"tail", "lease", "report", "reaper", "nodes"}
+            assert idle.steady == alone.steady == {"tail", "lease", "report", "reaper", "nodes", "endings"}
             # No job takes other steps because sessions are there.
             assert idle.steps() == alone.steps()
             assert {job for job, steps in idle.steps().items() if len(steps) != 1} == set()
@@ -222,6 +225,9 @@ def _judge_schedule(window: Window, *, nodes: int, arrivals: int) -> None:
     assert (
         jobs["transactions"] <= nodes * (1 + WINDOW / (IDLE_LOOKS * FINISH_SECONDS * REAP_JITTER)) * SESSION_PARTITIONS
     )
+    # One command looks for all values that end. Where there is no history, a node looks through its partitions once.
+    assert jobs["endings"] <= nodes * (1 + WINDOW / (LOOK_SECONDS * REAP_JITTER))
+    assert jobs["histories"] <= nodes * TOPIC_PARTITIONS
     assert jobs["tail"] <= nodes * (1 + WINDOW / BLOCK)
     assert jobs["owners"] <= nodes * SESSION_PARTITIONS
     assert jobs["figures"] <= nodes * (1 + WINDOW / (ASK_INTERVAL * RENEW_JITTER))
