@@ -102,6 +102,11 @@ test: venv ## Check everything, and tell at the end how each part went: style, t
 	@scripts/system-packages prometheus prometheus-blackbox-exporter node npm chromium java
 	@$(BIN)/python -m scripts.checks --jobs $(JOBS) --clusters $(CLUSTERS) test -- $(OPTIONS)
 
+.PHONY: test-thorough
+test-thorough: venv ## Check at length and on other servers what `make test` checks once (about half an hour)
+	@scripts/system-packages prometheus prometheus-blackbox-exporter node npm chromium java
+	@$(BIN)/python -m scripts.checks --jobs $(JOBS) --clusters $(CLUSTERS) thorough -- $(OPTIONS)
+
 .PHONY: check
 check: venv ## Check while working: style, types, import contracts, the tests that start no other program
 	@$(BIN)/python -m scripts.checks --jobs $(CORES) check -- $(OPTIONS)

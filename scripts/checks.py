@@ -2,6 +2,7 @@
 
 ```text
 python -m scripts.checks test -- -k drain     # everything, as `make test` and continuous integration do
+python -m scripts.checks thorough             # what repeats at length, before a release
 python -m scripts.checks check                # what is quick, while working
 python -m scripts.checks lint
 ```
@@ -300,26 +301,42 @@ def lint() -> list[Part]:
     ]
 
 
-def everything(jobs: int, clusters: int, options: Sequence[str]) -> list[list[Part]]:
-    """All checks: what takes one core at the same time, then the tests by how much of the machine they need."""
+def _suites(jobs: int, clusters: int, options: Sequence[str], which: str) -> tuple[Part, Part, Part]:
+    """The tests by how much of the machine they need: with Spark, side by side, with clusters."""
     side_by_side = ("-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder")
-    return [
-        [*lint(), pytest("pipeline, with one Spark", options, "-m", "spark", *marked("spark"))],
-        [pytest("tests side by side", options, *side_by_side, "-m", "not cluster and not spark")],
-        [pytest("clusters", options, "-n", str(clusters), "--dist", "load", "-m", "cluster", *marked("cluster"))],
-    ]
+    return (
+        pytest("pipeline, with one Spark", options, "-m", f"spark and {which}", *marked("spark")),
+        pytest("tests side by side", options, *side_by_side, "-m", f"not cluster and not spark and {which}"),
+        pytest(
+            *("clusters", options, "-n", str(clusters), "--dist", "load"),
+            *("-m", f"cluster and {which}", *marked("cluster")),
+        ),
+    )
+
+
+def everything(jobs: int, clusters: int, options: Sequence[str]) -> list[list[Part]]:
+    """What every change has to pass: what takes one core at the same time, then the tests by what they need."""
+    pipeline, side_by_side, in_clusters = _suites(jobs, clusters, options, "not thorough")
+    # Each of the processes of the suites would write anew how the tests' assertions are compiled, if nobody had.
+    collection = pytest("collection", options, "-q", "--collect-only")
+    return [[*lint(), collection], [pipeline, side_by_side], [in_clusters]]
+
+
+def at_length(jobs: int, clusters: int, options: Sequence[str]) -> list[list[Part]]:
+    """What repeats at length, or on other servers, what a change has passed: for the night and before a release."""
+    return [[part] for part in _suites(jobs, clusters, options, "thorough")]
 
 
 def quick(jobs: int, options: Sequence[str]) -> list[list[Part]]:
     """What is worth its time after each change: no other program is started."""
     suites = ("tests/unit", "tests/property", "tests/contract")
-    only = ("-m", "not redis and not haproxy and not cluster and not spark")
+    only = ("-m", "not redis and not haproxy and not cluster and not spark and not thorough")
     tests = pytest("unit, property, contract", options, "-n", str(jobs), "--dist", "loadscope", *only, *suites)
     return [[*lint(), tests]]
 
 
 @click.command()
-@click.argument("which", type=click.Choice(["test", "check", "lint"]))
+@click.argument("which", type=click.Choice(["test", "thorough", "check", "lint"]))
 @click.argument("options", nargs=-1)
 @click.option("--jobs", default=6, help="Processes for tests that run side by side.")
 @click.option("--clusters", default=4, help="Clusters that are tested at a time.")
@@ -327,6 +344,7 @@ def main(which: str, options: tuple[str, ...], jobs: int, clusters: int) -> None
     """Run the checks; OPTIONS after -- are pytest's."""
     stages = {
         "test": lambda: everything(jobs, clusters, options),
+        "thorough": lambda: at_length(jobs, clusters, options),
         "check": lambda: quick(jobs, options),
         "lint": lambda: [lint()],
     }[which]()

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -112,9 +113,10 @@ def _moved(text: str) -> str:
     return re.sub(r"\]\((?=[\w-]+\.md)", f"](../{ARCHITECTURE.parent.name}/", " ".join(text.split()))
 
 
-def read_tests(root: Path = ROOT) -> list[TestFile]:
-    """Read which promises the tests of all modules try to break."""
-    return [read_test_file(file, root) for file in sorted((root / TESTS).rglob("test_*.py"))]
+@cache
+def read_tests(root: Path = ROOT) -> Sequence[TestFile]:
+    """Read, once, which promises the tests of all modules try to break."""
+    return tuple(read_test_file(file, root) for file in sorted((root / TESTS).rglob("test_*.py")))
 
 
 def read_test_file(file: Path, root: Path = ROOT) -> TestFile:

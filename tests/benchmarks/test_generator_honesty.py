@@ -25,6 +25,8 @@ from tests.benchmarks.fault_server import (
     Truncate,
 )
 
+pytestmark = pytest.mark.thorough
+
 SUBSCRIBERS = 10
 UPDATES = 310
 """3,100 deliveries, of which 3 are done wrongly; none of the last ones, which are another story."""

@@ -15,6 +15,8 @@ from benchmarks.progress import Silent
 from benchmarks.systems.base import Endpoint, WireProtocol
 from tests.benchmarks.fault_server import HOST, FaultServer
 
+pytestmark = pytest.mark.thorough
+
 LOAD = Load(subscribers=5, updates=200, warm_up=0, measure=60, patience=20)
 
 

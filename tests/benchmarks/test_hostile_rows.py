@@ -30,7 +30,7 @@ from benchmarks.placement import Placement
 from benchmarks.progress import Silent
 from tests.support.times import scaled, time_limit
 
-pytestmark = [pytest.mark.redis, pytest.mark.haproxy, pytest.mark.cluster]
+pytestmark = [pytest.mark.redis, pytest.mark.haproxy, pytest.mark.cluster, pytest.mark.thorough]
 
 LENGTHS: Final = Lengths(quiet=1.5, attack=1.5, scale=0.1)
 """Long enough for a login, which comes every second, and for sixty updates."""

@@ -10,6 +10,8 @@ from benchmarks import journal
 from benchmarks.generator.driver import Load
 from benchmarks.placement import Placement
 
+pytestmark = pytest.mark.thorough
+
 TURNS: Final = 1
 
 

@@ -18,6 +18,8 @@ from benchmarks.model.plan import Impossible, Plan, Rules, Workload, plan
 
 from .model_data import COSTS, results, write
 
+pytestmark = pytest.mark.thorough
+
 IDLE = Workload(sessions=1_000_000, topics=1_000, churn=100.0)
 ALL = replace(IDLE, updates=10.0, audience=1e6)
 OWN = replace(IDLE, updates=10_000.0, audience=1.0)

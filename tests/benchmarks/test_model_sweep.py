@@ -9,7 +9,7 @@ import pytest
 from benchmarks.model import sweep
 from benchmarks.placement import Placement
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.thorough]
 
 SMALL = {
     "DELIVERIES": {20: (50.0,)},

@@ -33,6 +33,8 @@ from benchmarks.systems.socketio import SocketIo
 from tests.benchmarks.peers import CORES, prepared, receive, upgraded
 from tests.support.times import scaled
 
+pytestmark = pytest.mark.thorough
+
 LOAD = Load(subscribers=12, topics=4, publishers=2, updates=400, warm_up=0, measure=60, patience=20)
 
 SYSTEMS: tuple[type[SystemUnderTest], ...] = (

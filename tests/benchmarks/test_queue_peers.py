@@ -10,6 +10,8 @@ from click.testing import CliRunner
 from benchmarks import queue_peers
 from benchmarks.systems.base import SystemUnavailable
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.redis
 @pytest.mark.skipif(shutil.which(queue_peers.PROGRAM) is None, reason="nats-server is not installed")

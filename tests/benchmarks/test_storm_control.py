@@ -8,7 +8,7 @@ from benchmarks.storm.control import LEFT, Plan, storm
 from benchmarks.storm.outcome import Variant
 from gateway.app.admission.handshake_limiter import CLAIM_BURST
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.thorough]
 
 SESSIONS = 80
 CLAIMS = 180.0

@@ -13,7 +13,7 @@ from benchmarks.storm.replay import fail_over
 from benchmarks.storm.scenarios import HOME, LINKED, SCENARIOS, settle_in
 from benchmarks.systems.base import Role
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.thorough]
 
 SESSIONS = 40
 

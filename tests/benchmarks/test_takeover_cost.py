@@ -8,6 +8,8 @@ from click.testing import CliRunner
 from benchmarks import takeover
 from tests.support.times import scaled
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.redis
 def test_all_that_is_left_behind_is_taken_over_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:

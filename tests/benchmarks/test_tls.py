@@ -7,6 +7,8 @@ import pytest
 from benchmarks import tls
 from benchmarks.placement import Placement
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.cluster
 @pytest.mark.redis

@@ -35,7 +35,9 @@ QUIET = Plan(seed=1, grid="single", seconds=10.0, steps=())
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize(
+    "grid", [pytest.param(each, marks=() if each == "single" else pytest.mark.thorough) for each in GRIDS]
+)
 async def test_a_cluster_that_is_broken_at_random_keeps_its_promises(
     tmp_path: Path, grid: str, record_property: Callable[[str, object], None]
 ) -> None:

@@ -15,6 +15,8 @@ from scripts.dist import pack_javascript
 from tests.clients.driver import CLIENT, node_environment
 from tests.support.times import scaled
 
+pytestmark = pytest.mark.thorough
+
 PROGRAM: Final = """\
 import { CloseCode, connect, ConnectFailed } from "session-gateway-client";
 import type { Receipt, Recovery, Session, Update } from "session-gateway-client";

@@ -187,6 +187,7 @@ def test_each_module_of_the_client_is_imported_where_there_is_nothing_else(
     assert found.strip() == str(modules(wheels[0]))
 
 
+@pytest.mark.thorough
 async def test_a_program_with_the_client_alone_speaks_to_an_installed_server(
     both: Environment, client_alone: Environment, tmp_path: Path
 ) -> None:

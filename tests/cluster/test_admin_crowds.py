@@ -37,6 +37,7 @@ async def checks_failed(stack: Stack) -> dict[str, float]:
     return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in found}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["idle", "half", "checks", "kept", "unread", "pages"])
 async def test_a_crowd_without_a_token_takes_no_node_from_its_clients(
     tmp_path: Path, kind: str, figures: Figures

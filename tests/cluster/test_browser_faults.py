@@ -33,8 +33,8 @@ ARTIFACTS: Final = Path(".local/browser")
     [
         pytest.param(GATEWAY, id="of-the-gateway"),
         pytest.param(NETWORK, id="of-the-network"),
-        pytest.param(PAGE, id="of-the-page"),
-        pytest.param(STOP, id="stopped"),
+        pytest.param(PAGE, id="of-the-page", marks=pytest.mark.thorough),
+        pytest.param(STOP, id="stopped", marks=pytest.mark.thorough),
     ],
 )
 async def test_pages_keep_their_sessions_over_faults(

@@ -13,7 +13,7 @@ from tests.browser.world import World, world
 from tests.support.faults import eventually
 from tests.support.seeds import SEED
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.thorough]
 
 MISTAKES: Final = {
     "dropping": {"drop": True, "leak": True},

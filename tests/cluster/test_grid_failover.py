@@ -236,6 +236,7 @@ async def test_masters_of_a_cluster_are_killed_under_traffic(
         figures(await story.end())
 
 
+@pytest.mark.thorough
 async def test_a_master_of_a_cluster_hangs_and_slots_are_moved_under_traffic(
     tmp_path: Path, redis_cluster: RedisCluster, figures: Figures
 ) -> None:
@@ -266,6 +267,7 @@ async def test_a_master_of_a_cluster_hangs_and_slots_are_moved_under_traffic(
         figures(await story.end())
 
 
+@pytest.mark.thorough
 async def test_a_master_of_sentinels_is_killed_and_its_successor_hangs(
     tmp_path: Path, sentinels: RedisSentinels, figures: Figures
 ) -> None:

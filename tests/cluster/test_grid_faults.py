@@ -70,7 +70,13 @@ SETTINGS: Final[dict[str, Any]] = {
 # --- Killed, emptied, rolled back -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("state", list(GridRestart), ids=lambda state: state.name.lower())
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(each, id=each.name.lower(), marks=() if each is GridRestart.EMPTY else pytest.mark.thorough)
+        for each in GridRestart
+    ],
+)
 async def test_a_redis_that_is_killed_disconnects_nobody(tmp_path: Path, figures: Figures, state: GridRestart) -> None:
     async with cluster(tmp_path, window_default=WINDOW, **SETTINGS) as stack, AsyncExitStack() as exits:
         async with trading(stack) as (market, members):

@@ -14,7 +14,7 @@ from tests.cluster.crowds import Figures
 from tests.support.stack import cluster
 from tests.support.times import time_limit
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.promise("P14")]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.promise("P14"), pytest.mark.thorough]
 
 EVENTS: Final = 50_000
 RESTARTS: Final = 60

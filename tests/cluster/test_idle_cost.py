@@ -29,7 +29,13 @@ from tests.cluster.grid_reader import PREFIX, GridReader
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P11")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.redis,
+    pytest.mark.haproxy,
+    pytest.mark.promise("P11"),
+    pytest.mark.thorough,
+]
 
 SESSIONS: Final = 300
 WINDOW: Final = 8.0

@@ -15,7 +15,13 @@ from tests.support.clock import eventually
 from tests.support.stack import cluster
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.promise("P5"), pytest.mark.promise("P7")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.redis,
+    pytest.mark.promise("P5"),
+    pytest.mark.promise("P7"),
+    pytest.mark.thorough,
+]
 
 SESSIONS = 30
 KILLS = 4

@@ -124,6 +124,7 @@ async def test_the_demonstration_keeps_every_promise(tmp_path: Path) -> None:
     assert all(came == due != "0" for came, due in counted)
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P1", "P12", "P13")
 async def test_the_demonstration_keeps_them_without_backups(tmp_path: Path) -> None:
     verdict, told = await demonstrate(tmp_path)
@@ -133,6 +134,7 @@ async def test_the_demonstration_keeps_them_without_backups(tmp_path: Path) -> N
     assert verdict.replayed > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P13")
 async def test_the_demonstration_fails_if_one_update_is_missing(tmp_path: Path) -> None:
     """Nodes that replay nothing: who was away gets current values, and that is no kill without a loss."""
@@ -143,6 +145,7 @@ async def test_the_demonstration_fails_if_one_update_is_missing(tmp_path: Path) 
     assert re.findall(r"(?m)^(\d)\. ", told) == list("12"), "what follows would only echo it"
 
 
+@pytest.mark.thorough
 async def test_the_demonstration_fails_if_sessions_are_not_replicated(tmp_path: Path) -> None:
     verdict, told = await demonstrate(tmp_path, replication=False)
 

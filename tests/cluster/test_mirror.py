@@ -48,7 +48,7 @@ def judge(market: Market, found: list[Recovery]) -> None:
     assert all(each.replayed for each in own if each.outcome == Outcome.FAILED_OVER), outcomes(own)
 
 
-@pytest.mark.parametrize("mode", [MirrorMode.SYNC, MirrorMode.STRICT])
+@pytest.mark.parametrize("mode", [MirrorMode.SYNC, pytest.param(MirrorMode.STRICT, marks=pytest.mark.thorough)])
 async def test_who_was_served_by_a_node_that_died_goes_on_with_the_copy(
     tmp_path: Path, figures: Figures, mode: MirrorMode
 ) -> None:
@@ -68,6 +68,7 @@ async def test_who_was_served_by_a_node_that_died_goes_on_with_the_copy(
         figures(f"{len(market.stack.node_names)} nodes killed, {len(found)} mirrored ({mode}); recovery {gaps(found)}")
 
 
+@pytest.mark.thorough
 async def test_without_waiting_for_the_backup_what_is_not_mirrored_is_declared(
     tmp_path: Path, figures: Figures
 ) -> None:
@@ -107,6 +108,7 @@ async def test_a_node_that_is_suspended_wakes_up_and_harms_nobody(tmp_path: Path
         assert after == sum(before.values()) + len(before), "its wake moves nobody once more"
 
 
+@pytest.mark.thorough
 async def test_a_backup_that_dies_is_followed_by_another(tmp_path: Path) -> None:
     """The node picks another one, and fills it; then all is as before."""
     async with Market.open(tmp_path, SUBSCRIBERS) as market:
@@ -176,6 +178,7 @@ async def test_a_backup_that_is_suspended_holds_output_up_for_no_longer_than_the
         await market.stack.balanced()
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P13")
 async def test_if_both_die_what_was_missed_is_replayed(tmp_path: Path) -> None:
     async with Market.open(tmp_path, SUBSCRIBERS) as market:
@@ -192,6 +195,7 @@ async def test_if_both_die_what_was_missed_is_replayed(tmp_path: Path) -> None:
         await market.whole()
 
 
+@pytest.mark.thorough
 async def test_with_no_backup_nothing_of_it_is_done(tmp_path: Path) -> None:
     """M5: off is the default."""
     async with Market.open(tmp_path, 3, backup="off") as market:

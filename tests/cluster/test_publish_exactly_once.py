@@ -16,7 +16,13 @@ from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P4", "P5", "P6")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.redis,
+    pytest.mark.haproxy,
+    pytest.mark.promise("P4", "P5", "P6"),
+    pytest.mark.thorough,
+]
 
 TOPIC: Final = "counts/all"
 LAST: Final = 20_000

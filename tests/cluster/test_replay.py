@@ -14,7 +14,13 @@ from tests.cluster.ledgers import Ledgers, Trade
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P1", "P13")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.redis,
+    pytest.mark.haproxy,
+    pytest.mark.promise("P1", "P13"),
+    pytest.mark.thorough,
+]
 
 SUBSCRIBERS: Final = 30
 """Each gets 400 updates a second: 12,000 for all of them together."""

@@ -21,7 +21,13 @@ from tests.cluster.grid_reader import GridReader
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P12")]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.redis,
+    pytest.mark.haproxy,
+    pytest.mark.promise("P12"),
+    pytest.mark.thorough,
+]
 
 SUBSCRIBERS: Final = 60
 STEADY: Final = 5

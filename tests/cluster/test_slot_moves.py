@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.slot_moves import Load, measure, table, topics_of_slots
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.thorough]
 
 
 async def test_publishes_are_measured_before_and_while_slots_move(tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ GROWTH: Final = 12 * MEGABYTE
 and some hundred kilobytes that wait, and Python wants a little for itself."""
 
 
+@pytest.mark.thorough
 async def test_who_stops_reading_is_closed_for_its_silence_and_hurts_nobody(tmp_path: Path, figures: Figures) -> None:
     topics = [f"few/{number}" for number in range(FEW)]
     settings: dict[str, Any] = {"rate_packets": 0, "ping_interval": 1, "ping_timeout": SILENCE}

@@ -117,6 +117,7 @@ STRIKES: Final[tuple[tuple[Strike, int], ...]] = (
 )
 
 
+@pytest.mark.thorough
 async def test_cuts_under_traffic_lose_and_double_nothing(tmp_path: Path, figures: Figures) -> None:
     random = seeded("cuts under traffic")
     strikes = [strike for strike, times in STRIKES for _ in range(times)]

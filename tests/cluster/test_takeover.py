@@ -69,6 +69,7 @@ async def test_two_of_five_die_at_once(tmp_path: Path) -> None:
         assert complaints_after_kills(stack) == Counter(lease_expired=len(DEAD), takeover_finished=len(DEAD))
 
 
+@pytest.mark.thorough
 async def test_winners_are_killed_one_after_the_other(tmp_path: Path, figures: Callable[[str], None]) -> None:
     """E2 with kill -9 of whoever has won, in each part of it; who is left finishes."""
     (result,) = await run(tmp_path, [SHORT], seed=1)

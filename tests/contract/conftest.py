@@ -15,7 +15,9 @@ from tests.support.redis_user import node_arguments, sentinel_line
 
 IMPLEMENTATIONS = (
     pytest.param("memory", id="memory"),
-    *(pytest.param(each, id=each, marks=pytest.mark.redis) for each in ("redis", "sentinel", "cluster")),
+    *(pytest.param(each, id=each, marks=pytest.mark.redis) for each in ("redis", "cluster")),
+    # Behind Sentinels is one Redis, which answers as any other: what differs is tried by tests of the replaced master.
+    pytest.param("sentinel", id="sentinel", marks=(pytest.mark.redis, pytest.mark.thorough)),
 )
 
 

@@ -109,6 +109,7 @@ def test_a_failure_to_make_certificates_is_told(tmp_path: Path) -> None:
 # --- Compose ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_secrets_can_be_made(tmp_path: Path) -> None:
     (tmp_path / "compose").mkdir()
     (tmp_path / "redis").mkdir()
@@ -176,6 +177,7 @@ def filled_in(value: str, known: Mapping[str, str]) -> str:
     return re.sub(r"\$\((\w+)\)", lambda name: known[name[1]], value)
 
 
+@pytest.mark.thorough
 def test_a_pod_is_fit_to_run_with_the_secrets_that_the_page_makes(tmp_path: Path) -> None:
     folder = tmp_path / "secrets"
     for _ in range(2):

@@ -11,6 +11,8 @@ import pytest
 from tests.fuzz.__main__ import NAMES, run
 from tests.fuzz.engine import Case, Finding, case_of, fuzz
 
+pytestmark = pytest.mark.thorough
+
 CASES = {"upgrade": 240, "handshake": 120, "session": 24, "config": 600}
 """For each fuzzer: some two seconds."""
 

@@ -105,6 +105,7 @@ async def load(folder: Path, scenario: str, *options: str) -> tuple[int, str, di
     return code, text, figures
 
 
+@pytest.mark.thorough
 async def test_a_rolling_deploy_meets_its_objectives(tmp_path: Path) -> None:
     """Two workers: the counts of both reach the process that judges."""
     code, text, figures = await load(tmp_path, "rolling-deploy", "--processes", "2", "--seconds", "12")

@@ -16,6 +16,8 @@ from gateway.settings import StaticUsers
 from tests.support.nodes import running_node
 from tests.support.times import time_limit
 
+pytestmark = pytest.mark.thorough
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 SECONDS: Final = 60.0
 """For a run that is not begun: the start of locust, and the ten seconds for which it tries."""

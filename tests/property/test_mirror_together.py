@@ -194,6 +194,7 @@ def seen() -> Counter[str]:
     return counts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "what", ["together", "together, with others", "waiting", "attached", "detached", "withdrawn", "replaced"]
 )

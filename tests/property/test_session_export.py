@@ -245,6 +245,7 @@ def reached() -> Counter[str]:
     return counts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("what", "share"),
     [

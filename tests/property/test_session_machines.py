@@ -252,6 +252,7 @@ def reached() -> Counter[str]:
     return counts
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("what", "share"),
     [

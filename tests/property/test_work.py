@@ -91,6 +91,7 @@ def test_a_judgement_is_bounded_over_all_rules_together(random: Random) -> None:
         assert is_covered(asked, rules.select, work=Work(10_000_000)), "what is allowed is allowed in truth"
 
 
+@pytest.mark.thorough
 @given(st.randoms(use_true_random=False), st.integers(0, 200), st.booleans())
 def test_a_change_of_a_list_is_bounded(random: Random, entries: int, selects: bool) -> None:
     wire = {f"+{random_selector(random, 8)}" for _ in range(entries)}
@@ -177,6 +178,7 @@ def test_the_lists_of_many_accounts_add_up_and_no_more() -> None:
     assert together <= len(lists) * alone
 
 
+@pytest.mark.thorough
 @settings(max_examples=40)  # each makes and compares hundreds of selectors
 @given(st.randoms(use_true_random=False), st.integers(0, 300))
 def test_no_list_and_topic_take_more_steps_than_a_match_may(random: Random, entries: int) -> None:

@@ -15,7 +15,7 @@ from tests.support.times import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.timeout(scaled(600))
+pytestmark = [pytest.mark.timeout(scaled(600)), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from scripts import checks
-from scripts.checks import Part, everything, quick, run_stages
+from scripts.checks import Part, at_length, everything, quick, run_stages
 from tests.support.clock import eventually
 from tests.support.times import PATIENCE, scaled
 
@@ -153,14 +153,27 @@ def options_of(part: Part) -> tuple[str, ...]:
     return part.command[part.command.index("-m") + 2 :]
 
 
-def test_every_test_is_in_one_part_of_make_test() -> None:
-    parts = [part for stage in everything(6, 4, ()) for part in stage if "pytest" in part.command]
-    marks = [options_of(part)[options_of(part).index("-m") + 1] for part in parts]
+def marks_of(stages: list[list[Part]]) -> list[str]:
+    """What each part chooses its tests by; one that chooses none, because it only collects, is left out."""
+    options = [options_of(part) for stage in stages for part in stage if "pytest" in part.command]
+    return sorted(each[each.index("-m") + 1] for each in options if "-m" in each)
 
-    assert sorted(marks) == ["cluster", "not cluster and not spark", "spark"]
+
+def test_every_test_is_in_one_part_of_make_test_or_of_make_test_thorough() -> None:
+    kinds = ["cluster", "not cluster and not spark", "spark"]
+
+    assert marks_of(everything(6, 4, ())) == [f"{each} and not thorough" for each in kinds]
+    assert marks_of(at_length(6, 4, ())) == [f"{each} and thorough" for each in kinds]
 
 
-@pytest.mark.parametrize("stages", [lambda options: everything(6, 4, options), lambda options: quick(2, options)])
+STAGES = [
+    lambda options: everything(6, 4, options),
+    lambda options: at_length(6, 4, options),
+    lambda options: quick(2, options),
+]
+
+
+@pytest.mark.parametrize("stages", STAGES)
 def test_options_go_to_every_part_of_tests(stages: Callable[[tuple[str, ...]], list[list[Part]]]) -> None:
     parts = [part for stage in stages(("-k", "drain")) for part in stage if "pytest" in part.command]
 
@@ -176,16 +189,17 @@ def test_files_of_a_mark_are_found(mark: str) -> None:
     assert all(f"mark.{mark}" in (checks.ROOT / each).read_text() for each in files)
 
 
-STARTS_OTHERS = ["redis", "haproxy", "cluster", "spark"]
-"""Marks of tests that start other programs, as pyproject.toml declares them."""
+LEFT_OUT = ["redis", "haproxy", "cluster", "spark", "thorough"]
+"""Marks of tests that start other programs or take long, as pyproject.toml declares them."""
 
 
-@pytest.mark.parametrize("mark", STARTS_OTHERS)
-def test_the_quick_check_leaves_out_what_starts_other_programs(tmp_path: Path, mark: str) -> None:
+@pytest.mark.thorough
+@pytest.mark.parametrize("mark", LEFT_OUT)
+def test_the_quick_check_leaves_out_what_starts_other_programs_or_takes_long(tmp_path: Path, mark: str) -> None:
     """By what pytest makes of the command: of two tests it chooses the one without the mark."""
     (tests,) = [part for stage in quick(2, ()) for part in stage if "pytest" in part.command]
     chosen = tests.command[tests.command.index("-m", 3) + 1]
-    declared = "\n".join(f"    {each}: starts something" for each in STARTS_OTHERS)
+    declared = "\n".join(f"    {each}: left out" for each in LEFT_OUT)
     (tmp_path / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{declared}\n")
     (tmp_path / "test_two.py").write_text(
         f"import pytest\n\ndef test_alone(): pass\n\n@pytest.mark.{mark}\ndef test_with_others(): pass\n"

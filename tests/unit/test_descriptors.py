@@ -59,6 +59,7 @@ print(raise_limit().most, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P20")
 @pytest.mark.parametrize(("soft", "hard"), [(256, 2048), (2048, 2048)])
 def test_a_process_raises_its_soft_limit_to_the_hard_one(soft: int, hard: int) -> None:

@@ -1,7 +1,8 @@
 """Which links this node carries: one node of the cluster for each, by a lease and a term in the grid.
 
-Nodes share the links out by a hash of their names, so that none has all of them. A link that nobody has for two rounds
-is taken by whoever notices.
+Nodes share the links out by a hash of their names, so that none has all of them. A link that nobody has for a round's
+time is taken by whoever notices. A node that has a link which is another living node's gives one back in each round, so
+that links are shared out again after nodes have come or restarted.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ class Carriers:
         self._shares = shares
         self._alive = alive
         self._changed = changed
-        self._free: frozenset[LinkName] = frozenset()
+        self._free: dict[LinkName, float] = {}
+        """The links that nobody had in the round before, with the time since when, as far as this node has seen."""
+        self._given: dict[LinkName, NodeRef] = {}
+        """To whom links were given back. Who did not take one, because it had just died, is not given it again."""
         self._look = asyncio.Event()
         self._renewed = 0.0
         knowledge.watch(self._look.set)
@@ -99,7 +103,7 @@ class Carriers:
             self._look.clear()
             asked = clock.monotonic()
             try:
-                await self._round()
+                await self._round(asked)
                 self._renewed = asked
             except (GridUnavailable, TooManyRecords):
                 if clock.monotonic() - self._renewed > self._lease:
@@ -107,6 +111,9 @@ class Carriers:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._lease / ROUNDS):
                     await self._look.wait()
+                    continue
+            # Only here, where a whole round has passed: news of zones come many at a time.
+            await self._give_one_back()
 
     async def release(self) -> None:
         """Give all links back: the node stops."""
@@ -121,7 +128,23 @@ class Carriers:
         if name in self.carried:
             self._put({other: each for other, each in self.carried.items() if other != name})
 
-    async def _round(self) -> None:
+    async def _give_one_back(self) -> None:
+        """Release a link that another living node should have; that node takes it when it looks next."""
+        nodes = self._nodes()
+        others = {name: preferred(name, nodes) for name in sorted(self.carried)}
+        name = next((name for name, node in others.items() if node not in {self._me, self._given.get(name)}), None)
+        if name is not None:
+            self._given[name] = others[name]
+            self.drop(name)
+            with suppress(GridUnavailable):
+                await self._grid.zones.release(self._me, (name,))
+            # This node, too, waits a round before it takes the link again for want of another.
+            self._free[name] = self._context.clock.monotonic()
+
+    def _nodes(self) -> Sequence[NodeRef]:
+        return sorted({*self._alive(), self._me})
+
+    async def _round(self, now: float) -> None:
         wanted: dict[LinkName, tuple[Target, int]] = {
             LinkName(f"{target.name}/{share}"): (target, share)
             for target in targets(self._knowledge)
@@ -131,11 +154,14 @@ class Carriers:
         if gone:
             await self._grid.zones.release(self._me, tuple(gone))
         held: Mapping[LinkName, Carrier] = await self._grid.zones.carriers() if wanted else {}
-        free = frozenset(name for name in wanted if name not in held)
+        free = {name: self._free.get(name, now) for name in wanted if name not in held}
         mine = {name for name in wanted if name in held and held[name].node == self._me}
-        nodes = sorted({*self._alive(), self._me})
-        names = mine | {each for each in free if each in self._free or preferred(each, nodes) == self._me}
+        nodes, patience = self._nodes(), self._lease / ROUNDS
+        names = mine | {
+            each for each, since in free.items() if now - since >= patience or preferred(each, nodes) == self._me
+        }
         self._free = free
+        self._given = {name: node for name, node in self._given.items() if name in wanted}
         found = await self._grid.zones.carry(self._me, tuple(names), lease=self._lease) if names else {}
         self._put({name: (*wanted[name], carrier) for name, carrier in found.items() if carrier.node == self._me})
 

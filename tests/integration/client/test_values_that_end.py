@@ -142,6 +142,7 @@ async def test_the_end_reaches_a_client_that_was_away_when_it_came(cluster: Clus
     assert (await anext(session.recoveries())).outcome == "failed_over"
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P10")
 async def test_nodes_that_put_values_back_put_back_their_ends(cluster: Cluster) -> None:
     session = await cluster.client()

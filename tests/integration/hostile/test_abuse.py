@@ -198,6 +198,7 @@ ATTACKS: Final[dict[str, tuple[str, Attack]]] = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P20")
 async def test_abuse_is_refused_counted_and_leaves_nothing(node: NodeUnderWatch) -> None:
     for _, attack in ATTACKS.values():
@@ -259,6 +260,7 @@ async def test_a_crowd_of_addresses_takes_no_more_than_a_table(tmp_path: Path) -
         assert grown < ACCOUNT_BYTES * min(ADDRESSES, MOST_ACCOUNTS) + ALLOCATOR_BYTES
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P20")
 async def test_who_is_slow_or_silent_is_let_go(node: NodeUnderWatch) -> None:
     """Slowloris in the request, and a handshake whose packet never comes; the time limits are the node's own."""

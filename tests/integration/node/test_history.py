@@ -311,6 +311,7 @@ async def test_administrators_read_publish_and_remove_with_history(n1: TestNode)
             await topics.history("log/a", after=wrong, limit=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P20")
 async def test_what_a_reading_costs_is_charged() -> None:
     """P20: a partition that nobody here has subscribed to is read for it; who does so again and again waits."""

@@ -289,6 +289,7 @@ async def test_what_is_no_position_is_as_if_nothing_was_said(n1: TestNode, posit
             assert (welcome["outcome"], "replayed" in welcome) == ("failed_over", False)
 
 
+@pytest.mark.thorough
 async def test_a_storm_reads_each_stretch_once_and_matches_each_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A storm of comebacks costs what its events cost: counted."""
     comebacks, missed = 300, 120

@@ -111,6 +111,7 @@ async def publish_everywhere(grid: RedisGrid, session: str) -> None:
             assert isinstance(result, Published)
 
 
+@pytest.mark.thorough
 async def test_receipts_take_no_more_than_is_counted(bench: Bench) -> None:
     grid = await bench.grid(stream_length=100)
     await publish_everywhere(grid, "first")  # the values stay as large as they are

@@ -6,8 +6,11 @@ import random
 
 import pytest
 
+from gateway.app.zone_links.carriers import preferred
 from gateway.catalogue import zone_link_log_events as log
 from gateway.catalogue import zone_link_metrics as catalogue
+from gateway.core.types import NodeRef
+from gateway.ports import LinkName
 from tests.support.virtual_cluster import VirtualNode
 from tests.support.virtual_zones import VirtualZones, ZoneCluster, run_zones
 
@@ -108,15 +111,39 @@ def test_links_of_many_clusters_are_shared_out_among_nodes() -> None:
         others = await world.clusters(*"BCDEFGHIJ")
         await world.zone("z", a, *others)
         await world.quiet(10.0)
-        carried = [
-            len(each.node.linked_clusters.carriers.carried)
-            for each in a.cluster.nodes.values()
-            if each.node.linked_clusters is not None
-        ]
-        assert sum(carried) == len(others)
-        assert all(count < len(others) for count in carried)
+        carried = _carried(a)
+        assert sum(map(len, carried.values())) == len(others)
+        assert all(len(links) < len(others) for links in carried.values())
 
     run_zones(scene, **LEASE)
+
+
+def test_links_are_shared_out_again_with_a_node_that_comes() -> None:
+    async def scene(world: VirtualZones) -> None:
+        (a,) = await world.clusters("A", nodes=("n1",))
+        others = await world.clusters(*"BCDEFGHIJ")
+        await world.zone("z", a, *others)
+        assert [len(links) for links in _carried(a).values()] == [len(others)]
+        await a.cluster.start("n2", "n3")
+        await world.until(lambda: sum(1 for links in _carried(a).values() if links) == 3)
+        await world.quiet(60.0)
+        carried = _carried(a)
+        nodes = sorted(each.me for each in a.cluster.nodes.values())
+        assert sum(map(len, carried.values())) == len(others)
+        assert {link: node for node, links in carried.items() for link in links} == {
+            link: preferred(link, nodes) for links in carried.values() for link in links
+        }
+
+    run_zones(scene, **LEASE)
+
+
+def _carried(cluster: ZoneCluster) -> dict[NodeRef, set[LinkName]]:
+    """Tell which links each node of a cluster carries."""
+    return {
+        each.me: set(each.node.linked_clusters.carriers.carried)
+        for each in cluster.cluster.nodes.values()
+        if each.node.linked_clusters is not None
+    }
 
 
 def test_a_cut_link_comes_back_and_nothing_is_missing() -> None:

@@ -221,6 +221,7 @@ def test_texts_of_strangers_are_texts(tmp_path: Path) -> None:
     assert "\x1b" not in page
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("root", ["$a$b^{c", "_hidden", "价格"])
 def test_a_chart_shows_every_name_as_it_is(tmp_path: Path, root: str) -> None:
     write_lake(tmp_path, evil=root)

@@ -104,6 +104,7 @@ def test_in_pieces_or_at_once_the_rows_are_the_same(lake: Path, tmp_path: Path, 
     assert len(changes(lake)) > 15
 
 
+@pytest.mark.thorough
 def test_wherever_a_batch_is_ended_it_is_done_once_by_the_next_try(lake: Path, tmp_path: Path) -> None:
     take(lake, 0, 0, COMMITS)
     before = changes(lake), known(lake, 0)

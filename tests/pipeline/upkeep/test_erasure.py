@@ -83,6 +83,7 @@ def test_twice_is_as_good_as_once(lake: Path) -> None:
     assert tables(lake) == once
 
 
+@pytest.mark.thorough
 def test_wherever_it_is_killed_the_next_run_finishes_it(model: Path, tmp_path: Path) -> None:
     shutil.copytree(model, tmp_path / "whole")
     forget(tmp_path / "whole", ALICE, quiet)

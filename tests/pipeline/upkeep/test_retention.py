@@ -58,6 +58,7 @@ def test_a_session_stays_while_it_lives_or_was_heard_of(tmp_path: Path) -> None:
     assert set(pq.read_table(file, partitioning=None)["session"].to_pylist()) == {"b1", "a2"}
 
 
+@pytest.mark.thorough
 def test_wherever_it_is_killed_the_next_run_finishes_it(lake: Lake, tmp_path: Path) -> None:
     shutil.copytree(lake.folder, tmp_path / "whole")
     retain(tmp_path / "whole", NOW - 3 * DAY, quiet)

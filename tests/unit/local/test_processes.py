@@ -71,7 +71,8 @@ async def child(log: Path) -> AsyncIterator[ManagedProcess]:
 def says(process: ManagedProcess, text: str) -> Callable[[], asyncio.Future[bool]]:
     def look() -> asyncio.Future[bool]:
         answer = asyncio.get_running_loop().create_future()
-        answer.set_result(text in process.log.read_text())
+        # The child's output is not buffered: what it prints comes word by word.
+        answer.set_result(any(text in line for line in process.log.read_text().split("\n")[:-1]))
         return answer
 
     return look

@@ -246,6 +246,7 @@ AHEAD = 900
 CHECK = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("said", [b"", MISSING * 50, METRICS * 50], ids=["nothing", "pages", "metrics"])
 async def test_a_health_check_behind_a_crowd_is_answered_in_a_few_turns(
     monkeypatch: pytest.MonkeyPatch, said: bytes

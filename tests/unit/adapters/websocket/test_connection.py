@@ -572,6 +572,7 @@ async def test_all_get_what_is_theirs(port: Port) -> None:
     assert received == [b"\x81\x08the same", b"\x81\x08the same", b"\x81\x07another"]
 
 
+@pytest.mark.thorough
 async def test_those_that_cannot_be_written_to_keep_nothing_from_the_others(port: Port) -> None:
     """Between sound ones: a kernel without room, one that takes a part, a connection that breaks."""
     first, full, partial, broken, last = [await joined(port, receive_buffer=SMALL_BUFFER) for _ in range(5)]
