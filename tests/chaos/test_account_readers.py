@@ -92,10 +92,16 @@ def test_what_was_young_enough_to_be_kept_is_missed() -> None:
 def test_a_reader_that_stands_still_is_behind() -> None:
     (reader,) = handed((1, FIRST + "1")).all
     assert reader.behind({"c0/a": (1, 1), "c1/b": (9, 9)}, THREE, []) == []
-    assert reader.behind({"c0/a": (3, 3)}, THREE, [FORGOT]) != []
+    assert reader.behind({"c0/a": (3, 3)}, THREE, [Forgotten(20.0, 21.0)]) != []
+    assert reader.behind({"c0/a": (3, 3)}, THREE, [Forgotten(1.0, 2.0)]) != []
+
+
+def test_what_was_lost_before_a_reader_was_handed_it_may_be_put_back_as_a_value_alone() -> None:
+    (reader,) = handed((1, FIRST + "1")).all
+    assert reader.behind({"c0/a": (3, 3)}, THREE, [FORGOT]) == []
 
 
 def test_a_value_that_was_put_back_behind_a_reader_is_none_of_its_events() -> None:
     (reader,) = handed((1, FIRST + "1"), (3, FIRST + "3")).all
-    assert reader.behind({"c0/a": (2, 2)}, THREE, [FORGOT]) == []
+    assert reader.behind({"c0/a": (2, 2)}, THREE, [Forgotten(20.0, 21.0)]) == []
     assert reader.behind({"c0/a": (2, 2)}, THREE, []) != []
