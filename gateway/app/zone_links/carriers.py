@@ -1,6 +1,6 @@
 """Which links this node carries: one node of the cluster for each, by a lease and a term in the grid.
 
-Nodes share the links out by a hash of their names, so that none has all of them. A link that nobody has for a round's
+Nodes share the links out by a hash of their names, so that none has all of them. A link that nobody has for two rounds'
 time is taken by whoever notices. A node that has a link which is another living node's gives one back in each round, so
 that links are shared out again after nodes have come or restarted.
 """
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from math import inf
 from typing import Final
 
 from gateway.app.context import Context
@@ -25,6 +26,12 @@ from gateway.ports import Carrier, GridUnavailable, LinkName, TooManyRecords
 
 ROUNDS: Final = 3
 """Rounds in the time of a lease: one may fail."""
+
+PATIENCE: Final = 2
+"""Rounds for which a link is left to the node that should have it: within one, that node looks."""
+
+AGAIN: Final = 10
+"""Leases after which a link is given back again that its node did not take: it had just died, or just begun."""
 
 SEEDS: Final = "seeds"
 """Name of the link by which a zone is met that this cluster has just joined."""
@@ -90,8 +97,8 @@ class Carriers:
         self._changed = changed
         self._free: dict[LinkName, float] = {}
         """The links that nobody had in the round before, with the time since when, as far as this node has seen."""
-        self._given: dict[LinkName, NodeRef] = {}
-        """To whom links were given back. Who did not take one, because it had just died, is not given it again."""
+        self._given: dict[LinkName, float] = {}
+        """When links were given back."""
         self._look = asyncio.Event()
         self._renewed = 0.0
         knowledge.watch(self._look.set)
@@ -131,15 +138,19 @@ class Carriers:
     async def _give_one_back(self) -> None:
         """Release a link that another living node should have; that node takes it when it looks next."""
         nodes = self._nodes()
+        now = self._context.clock.monotonic()
         others = {name: preferred(name, nodes) for name in sorted(self.carried)}
-        name = next((name for name, node in others.items() if node not in {self._me, self._given.get(name)}), None)
+        name = next((each for each, node in others.items() if node != self._me and self._may_give(each, now)), None)
         if name is not None:
-            self._given[name] = others[name]
+            self._given[name] = now
             self.drop(name)
             with suppress(GridUnavailable):
                 await self._grid.zones.release(self._me, (name,))
-            # This node, too, waits a round before it takes the link again for want of another.
-            self._free[name] = self._context.clock.monotonic()
+            # This node, too, waits before it takes the link again for want of another.
+            self._free[name] = now
+
+    def _may_give(self, name: LinkName, now: float) -> bool:
+        return now - self._given.get(name, -inf) >= AGAIN * self._lease
 
     def _nodes(self) -> Sequence[NodeRef]:
         return sorted({*self._alive(), self._me})
@@ -156,12 +167,12 @@ class Carriers:
         held: Mapping[LinkName, Carrier] = await self._grid.zones.carriers() if wanted else {}
         free = {name: self._free.get(name, now) for name in wanted if name not in held}
         mine = {name for name in wanted if name in held and held[name].node == self._me}
-        nodes, patience = self._nodes(), self._lease / ROUNDS
+        nodes, patience = self._nodes(), PATIENCE * self._lease / ROUNDS
         names = mine | {
             each for each, since in free.items() if now - since >= patience or preferred(each, nodes) == self._me
         }
         self._free = free
-        self._given = {name: node for name, node in self._given.items() if name in wanted}
+        self._given = {name: given for name, given in self._given.items() if name in wanted}
         found = await self._grid.zones.carry(self._me, tuple(names), lease=self._lease) if names else {}
         self._put({name: (*wanted[name], carrier) for name, carrier in found.items() if carrier.node == self._me})
 
