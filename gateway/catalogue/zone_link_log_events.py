@@ -37,7 +37,7 @@ ZONE_CARRIER = LogEvent(
 )
 ZONE_GAP = LogEvent(
     "zone_gap",
-    Level.WARNING,
+    Level.ERROR,
     "The stream of a cluster does not reach back to what it sent last to another one. Current values follow; in the "
     "histories there events are missing.",
     ("remote", "partition"),

@@ -17,8 +17,19 @@ from scripts.dashboards.model import Dashboard, render
 from scripts.dashboards.node import NODE_DASHBOARD
 from scripts.dashboards.queues import QUEUES
 from scripts.dashboards.recovery import RECOVERY
+from scripts.dashboards.requests import REQUESTS
+from scripts.dashboards.zones import ZONES
 
-DASHBOARDS: Final[tuple[Dashboard, ...]] = (FLEET, NODE_DASHBOARD, RECOVERY, QUEUES, GRID, HAPROXY)
+DASHBOARDS: Final[tuple[Dashboard, ...]] = (
+    FLEET,
+    NODE_DASHBOARD,
+    RECOVERY,
+    QUEUES,
+    REQUESTS,
+    ZONES,
+    GRID,
+    HAPROXY,
+)
 """All of them."""
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "deploy" / "grafana" / "dashboards"

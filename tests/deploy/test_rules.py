@@ -14,8 +14,9 @@ import yaml
 from gateway.adapters.metrics import PrometheusMetrics
 from gateway.catalogue.metric import Kind
 from gateway.catalogue.metrics import METRICS
+from tests.deploy import rule_cases, zone_rule_cases
 from tests.deploy.promtool import PROMETHEUS, RUNBOOKS, promtool, selectors
-from tests.deploy.rule_cases import CASES, Case
+from tests.deploy.rule_cases import Case
 
 RULE_FILES: Final = sorted((PROMETHEUS / "rules").glob("*.yml"))
 RULES: Final[list[dict[str, Any]]] = [
@@ -26,6 +27,7 @@ RULES: Final[list[dict[str, Any]]] = [
 ]
 ALERTS: Final = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 RECORDED: Final = {rule["record"] for rule in RULES if "record" in rule}
+CASES: Final = rule_cases.CASES | zone_rule_cases.CASES
 SEVERITIES: Final = {"critical", "warning", "info"}
 
 

@@ -13,35 +13,6 @@ from tests.deploy.promtool import selectors
 from tests.deploy.test_rules import ALERTS, RULES
 
 UNSEEN: Final = {
-    "gateway_answers_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_handlers": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_question_seconds": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_questions_delivered_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_questions_ended_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_questions_open": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_questions_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_streams": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_streams_ended_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_streams_opened_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_values_ended_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_wills_total": "there is no panel yet; the reference of metrics says what it counts",
-    "gateway_zone_carrier_changes_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_clock_difference_seconds": "no panel yet; the console shows links of zones",
-    "gateway_zone_events_behind": "no panel yet; the console shows links of zones",
-    "gateway_zone_events_not_applied_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_events_stopped_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_events_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_events_unacknowledged": "no panel yet; the console shows links of zones",
-    "gateway_zone_gaps_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_interest_selectors": "no panel yet; the console shows links of zones",
-    "gateway_zone_joins": "no panel yet; the console shows links of zones",
-    "gateway_zone_link_bytes_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_link_interest_selectors": "no panel yet; the console shows links of zones",
-    "gateway_zone_links": "no panel yet; the console shows links of zones",
-    "gateway_zone_links_lost_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_links_refused_total": "no panel yet; the console shows links of zones",
-    "gateway_zone_links_wanted": "no panel yet; the console shows links of zones",
-    "gateway_zone_members": "no panel yet; the console shows links of zones",
     "gateway_admin_connections": "a crowd makes gateway_admin_connections_refused_total, which has a panel",
     "gateway_destinations": "what people have described is no trouble; the console and the command line list it",
     "gateway_grid_clock_shift_seconds": "how far the clock was set; GatewayGridClockStepped asks for it in its runbook",
@@ -71,6 +42,8 @@ ONLY_SHOWN: Final = {
     "who asks without a token makes GatewayAdminRefused",
     "gateway_links_refused_total": "a node that is refused makes GatewayLinkDown; strangers get no further",
     "gateway_links_lost_total": "a link that does not come back makes GatewayLinkDown",
+    "gateway_zone_links_lost_total": "a link that does not come back makes GatewayZoneLinkDown",
+    "gateway_history_gaps_total": "readers were away for longer than the history is kept, and are told so",
     "gateway_mirror_lag_seconds": "no client waits for a backup; one that is too slow is filled anew",
     "gateway_mirror_copies_lost_total": "broken ones make GatewayBug; without room, clients fail over",
     "gateway_link_silence_seconds": "a link that stays silent is broken within seconds, and is dialled again",
@@ -80,7 +53,7 @@ ONLY_SHOWN: Final = {
 
 TROUBLE: Final = re.compile(
     r"refused|lost|dropped|evicted|exceeded|violation|forbidden|withdrawn|fenced|slow|blocked|conflated|limited_seconds"
-    r"|lag|silence|expiry|_up$|persistence|takeovers|spread|losses"
+    r"|lag|silence|expiry|_up$|persistence|takeovers|spread|losses|gaps|behind|stopped|not_applied|difference"
 )
 """What the names of metrics have in them that tell of trouble."""
 
@@ -93,6 +66,7 @@ BY_A_METRIC: Final = {
     "log_lines_dropped": "gateway_log_lines_dropped_total",
     "connections_not_accepted": "process_open_fds",
     "node_name_taken": "gateway_namesakes",
+    "zone_gap": "gateway_zone_gaps_total",
 }
 """Errors in the log that a metric tells as well, which has the alert."""
 
