@@ -159,6 +159,9 @@ class OriginStore(Protocol):
     async def read_after(self, partition: int, position: StreamPosition, limit: int) -> TailBatch | PositionLost | None:
         """Read a page of a partition's stream, for who is behind the tail.
 
+        It goes on into a later generation of the grid, as long as the stream still has the place, or the entry that
+        came next: nothing that the grid has is left out then. What it has lost is in no page.
+
         Args:
             partition: which.
             position: after which; of ``cursors``, ``TopicStore.position`` or the page before.

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from gateway.client import connect
+from gateway.local.grid_server import GridRestart
 from tests.cluster.crowds import Figures
-from tests.cluster.zone_kills import Trial, run
+from tests.cluster.zone_kills import Account, Trial, pair, run
+from tests.support.faults import eventually
+from tests.support.times import PATIENCE, scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.promise("P18")]
 
@@ -25,6 +30,44 @@ async def test_each_event_comes_once_to_all_clusters_of_a_ring_while_it_breaks(
     trial = await run(tmp_path, events=1_500, faults=5, seed=5)
     assert trial.wrong == []
     figures(_figures(trial, 1_500))
+
+
+async def test_histories_elsewhere_lack_nothing_if_a_redis_is_restarted_while_its_links_are_cut(tmp_path: Path) -> None:
+    """The links go on in the stream where they were, though the grid has another generation."""
+    async with pair(tmp_path) as (a, b):
+        account = Account()
+        async with (
+            connect(b.urls, "reader", connect_timeout=None) as reader,
+            connect(a.urls, "writer", connect_timeout=None, request_timeout=scaled(3 * PATIENCE)) as writer,
+        ):
+
+            async def publish(*numbers: int) -> None:
+                for number in numbers:
+                    await writer.publish("log/1", {"at": "A", "number": number})
+
+            reading = asyncio.create_task(account.read_log(reader))
+
+            async def crosses() -> bool:
+                # Of what was published before A has heard what B selects, only the newest value would come.
+                await writer.publish("log/0", {"at": "A", "number": -1})
+                return bool(account.has())
+
+            await eventually(crosses, "interest is known", within=3 * PATIENCE)
+            await publish(0)
+            for proxy in b.proxies.values():
+                proxy.refuse()
+                proxy.cut()
+            await publish(*range(1, 20))
+            await a.stack.restart_redis(GridRestart.AS_IT_WAS)
+            await publish(*range(20, 30))
+            for proxy in b.proxies.values():
+                await proxy.start()
+            await publish(*range(30, 40))
+            await eventually(lambda: ("A", 39) in account.log.get("log/1", ()), "the last comes", within=3 * PATIENCE)
+            reading.cancel()
+        assert account.log["log/1"] == [("A", number) for number in range(40)]
+        assert account.gaps == []
+        assert not [each for each in a.log_events() if each["event"] == "zone_gap"]
 
 
 @pytest.mark.thorough

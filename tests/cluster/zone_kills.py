@@ -272,15 +272,29 @@ async def settled(stacks: Sequence[ZoneStack]) -> tuple[int, int]:
 @asynccontextmanager
 async def ring(folder: Path) -> AsyncIterator[list[ZoneStack]]:
     """Run A and B in a zone, and C that is joined with both of them in both directions."""
-    file = folder / "destinations.toml"
-    file.write_text(DECLARED, "utf-8")
-    async with zone_stacks(folder, "A", "B", "C", destinations=file, history_bytes=256 * 1024**2) as stacks:
+    async with zone_stacks(folder, "A", "B", "C", **_with_history(folder)) as stacks:
         a, b, c = stacks
         await zone_of("europe", a, b)
         for source, target in ((a, c), (b, c), (c, a), (c, b)):
             await join(source, target, *SELECTORS)
         await all_linked(*stacks, out=(2, 2, 2))
         yield stacks
+
+
+@asynccontextmanager
+async def pair(folder: Path) -> AsyncIterator[list[ZoneStack]]:
+    """Run A and B in a zone."""
+    async with zone_stacks(folder, "A", "B", **_with_history(folder)) as stacks:
+        await zone_of("europe", *stacks)
+        await all_linked(*stacks, out=(1, 1))
+        yield stacks
+
+
+def _with_history(folder: Path) -> dict[str, object]:
+    """Settings of nodes whose topics below ``log`` keep history."""
+    file = folder / "destinations.toml"
+    file.write_text(DECLARED, "utf-8")
+    return {"destinations": file, "history_bytes": 256 * 1024**2}
 
 
 async def run(folder: Path, *, events: int, faults: int, seed: int) -> Trial:

@@ -429,6 +429,28 @@ async def test_pages_of_a_stream_follow_each_other(harness: Harness) -> None:
     assert await grid.origins.read_after(PARTITION, beyond, 10) == PositionLost(PARTITION)
 
 
+async def test_pages_go_on_into_another_generation(fragile: Harness) -> None:
+    """A grid that was restarted with all of its data has lost nothing, and neither shall links."""
+    grid = await fragile.grid()
+    owner = ownership(session())
+    await published(grid, publish(owner, 1, TOPIC, b"1"))
+    position = await grid.topics.position(PARTITION)
+    await published(grid, publish(owner, 2, TOPIC, b"2"), publish(owner, 3, TOPIC, b"3"))
+    end = await grid.topics.position(PARTITION)
+    await fragile.go_away()
+    await fragile.come_back(restarted=True)
+    await published(grid, publish(ownership(session()), 1, TOPIC, b"4"))
+    newest = await grid.topics.position(PARTITION)
+    assert newest.grid_generation > end.grid_generation
+    for start, wanted in ((position, [b"2", b"3", b"4"]), (end, [b"4"])):
+        place, read = start, list[bytes]()
+        while (page := await grid.origins.read_after(PARTITION, place, 2)) is not None:
+            assert isinstance(page, TailBatch)
+            read += [each.value for each in page.values]
+            place = page.position
+        assert (read, place) == (wanted, newest)
+
+
 async def test_a_place_of_a_lost_grid_is_lost(fragile: Harness) -> None:
     """The stream does not continue from there."""
     grid = await fragile.grid()

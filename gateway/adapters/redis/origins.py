@@ -18,7 +18,7 @@ from gateway.adapters.redis.topics import FORGET_COUNT, RESTORED_REMOVAL_MS
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.topics import topic_partition
 from gateway.core.topics.versions import place_of
-from gateway.core.types import EventId, TopicPath, Version
+from gateway.core.types import EventId, GridGeneration, TopicPath, Version
 from gateway.core.wire.errors import GatewayError
 from gateway.core.zones.routes import Arrival, ClusterId
 from gateway.core.zones.stamps import Mark, Origin, Stamp, StreamPlace
@@ -141,28 +141,31 @@ class RedisOrigins:
 
     async def read_after(self, partition: int, position: StreamPosition, limit: int) -> TailBatch | PositionLost | None:
         """See ``OriginStore.read_after``."""
-        generation = self._grid.generation
         key = self._keys.stream[partition]
-        if position.grid_generation != generation:
-            return PositionLost(partition)
-        first = f"{generation}-{position.sequence + 1}"
-        entries = await self._grid.batcher.call(("XRANGE", key, first, "+", "COUNT", limit))
+        generation, end = position
+        # With the place itself: where that is, nothing behind it has been cut off.
+        first = f"{generation}-{end}"
+        entries = await self._grid.batcher.call(("XRANGE", key, first, "+", "COUNT", limit + 1))
+        goes_on = bool(entries) and entries[0][0] == first.encode()
+        if goes_on:
+            entries = entries[1:]
         if not entries:
             # Nothing follows, unless what is there now is another stream.
             newest = await self._grid.batcher.call(scripts.TOPIC_POSITION(key))
-            if newest == f"{generation}-{position.sequence}".encode():
-                return None
-            return PositionLost(partition)
+            return None if newest == first.encode() else PositionLost(partition)
         values: list[TopicValue] = []
         arrived: dict[int, Arrived | None] = {}
-        end = position.sequence
-        for number, fields in entries:
-            found, _, sequence = number.partition(b"-")
-            if int(found) != generation or int(sequence) != end + 1:
-                if not values:
+        for number, fields in entries[:limit]:
+            found, sequence = map(int, number.split(b"-"))
+            if goes_on and found > generation and sequence == 0:
+                # The marker that opens a generation: all that the grid has of those before lies before it.
+                generation, end = GridGeneration(found), 0
+                continue
+            if found != generation or sequence != end + 1:
+                if not goes_on or (generation, end) == position:
                     return PositionLost(partition)
                 break
-            end = int(sequence)
+            goes_on, end = True, sequence
             try:
                 value = read_entry(partition, number, fields)
                 if not is_published(number, fields):
