@@ -120,6 +120,7 @@ async def test_a_node_that_left_is_not_lost(harness: Harness) -> None:
     assert list(await n1.nodes.lost()) == []
 
 
+@pytest.mark.thorough
 async def test_no_more_nodes_are_remembered_than_fit(harness: Harness) -> None:
     """``LOST_NODES`` of them at most, those that died last."""
     grid = await harness.grid("n2")

@@ -74,6 +74,7 @@ async def test_whoever_has_no_lease_tells_nothing(harness: Harness) -> None:
     assert await n2.nodes.backups(N1) == {N1: AT_N2}, "what it told while it lived is what clients come back to"
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P17")
 async def test_the_backup_of_a_dead_node_is_known_until_nobody_can_ask_for_its_copies(harness: Harness) -> None:
     """What it told outlives its lease. Keep: seconds for which that is remembered when *node* has none any more."""

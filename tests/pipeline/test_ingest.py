@@ -158,6 +158,7 @@ def test_whatever_happens_to_the_checkpoint_bronze_is_right(
     assert events_in(options.lake) == once(records)
 
 
+@pytest.mark.thorough
 def test_a_worker_that_does_not_connect_back_costs_a_pause(
     spark: SparkSession, options: IngestOptions, feeder: Feeder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

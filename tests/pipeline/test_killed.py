@@ -73,6 +73,7 @@ def test_bronze_has_each_event_once(spark: SparkSession, tmp_path: Path) -> None
     assert outcome.good, outcome
 
 
+@pytest.mark.thorough
 def test_the_table_of_the_stream_is_that_of_a_backfill(spark: SparkSession, tmp_path: Path) -> None:
     def work(command: str, options: dict[str, str]) -> None:
         lake = Path(options["--lake"])

@@ -24,6 +24,8 @@ from tests.pipeline.sessions.test_table import rows, states
 from tests.pipeline.steps import until_killed
 from tests.pipeline.test_compaction import NOW, SIZE, fill
 
+pytestmark = pytest.mark.thorough
+
 
 def test_compaction_loses_nothing_and_has_nothing_twice(tmp_path: Path) -> None:
     records = fill(tmp_path / "0")

@@ -285,6 +285,7 @@ def test_missing_numbers_are_told_and_explained_as_far_as_they_are(tables: dict[
     assert (found["n4b"]["dropped"], found["n4b"]["unexplained"]) == (2, 1)
 
 
+@pytest.mark.thorough
 def test_one_impossible_number_stops_no_table(spark: SparkSession) -> None:
     """Bronze of an older release holds numbers that ingest refuses by now, and times of which every one is possible."""
     story, huge, never = Story(), 1 << 39, 251_000_000_000

@@ -67,6 +67,7 @@ def table(spark: SparkSession, lake: Path) -> DataFrame:
     return Lake(lake).read_sessions(spark)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_a_stream_whose_checkpoint_is_gone_or_damaged_makes_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
