@@ -319,7 +319,7 @@ def everything(jobs: int, clusters: int, options: Sequence[str]) -> list[list[Pa
     pipeline, side_by_side, in_clusters = _suites(jobs, clusters, options, "not thorough")
     # Each of the processes of the suites would write anew how the tests' assertions are compiled, if nobody had.
     collection = pytest("collection", options, "-q", "--collect-only")
-    return [[*lint(), collection], [pipeline, side_by_side], [in_clusters]]
+    return [[*lint(), collection, pipeline], [side_by_side], [in_clusters]]
 
 
 def at_length(jobs: int, clusters: int, options: Sequence[str]) -> list[list[Part]]:
