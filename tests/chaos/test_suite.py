@@ -25,13 +25,14 @@ from tests.chaos.target import Target, running
 from tests.cluster.grid_reader import PREFIX
 from tests.support.faults import eventually
 from tests.support.seeds import SEED
+from tests.support.times import scaled
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
 SECONDS = 45.0
 """For which faults are struck here: a dozen of them, and with start and end the test takes twice as long."""
 
-QUIET = Plan(seed=1, grid="single", seconds=10.0, steps=())
+QUIET = Plan(seed=1, grid="single", seconds=scaled(10.0), steps=())
 
 
 @pytest.mark.timeout(400)
@@ -58,6 +59,7 @@ async def _steal(target: Target, account: Account) -> None:
     assert await target.command("XDEL", Keys(PREFIX).stream[int(partition)], number) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(400)
 async def test_what_is_broken_on_purpose_is_found(tmp_path: Path) -> None:
     harms: list[LostUpdate] = []

@@ -32,7 +32,7 @@ ARTIFACTS: Final = Path(".local/browser")
     "faults",
     [
         pytest.param(GATEWAY, id="of-the-gateway"),
-        pytest.param(NETWORK, id="of-the-network"),
+        pytest.param(NETWORK, id="of-the-network", marks=pytest.mark.thorough),
         pytest.param(PAGE, id="of-the-page", marks=pytest.mark.thorough),
         pytest.param(STOP, id="stopped", marks=pytest.mark.thorough),
     ],

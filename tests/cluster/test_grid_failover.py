@@ -212,6 +212,7 @@ def serving(servers: RedisCluster, market: Market) -> ClusterServer:
     return next((each for each in masters if each is not leases), masters[0])
 
 
+@pytest.mark.thorough
 async def test_masters_of_a_cluster_are_killed_under_traffic(
     tmp_path: Path, redis_cluster: RedisCluster, figures: Figures
 ) -> None:

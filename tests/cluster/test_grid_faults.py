@@ -219,6 +219,7 @@ HANG: Final = scaled(4.0)
 """Seconds for which Redis hangs: longer than the grid's time limit, and longer than the leases."""
 
 
+@pytest.mark.thorough
 async def test_a_redis_that_crawls_or_hangs_disconnects_nobody(tmp_path: Path, figures: Figures) -> None:
     # With the journal, which is on its way to the grid with everything else and must not hold it up.
     settings = {**SETTINGS, "window_default": WINDOW, "journal": "true"}

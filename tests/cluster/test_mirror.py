@@ -128,6 +128,7 @@ async def test_a_backup_that_dies_is_followed_by_another(tmp_path: Path) -> None
         await market.restart(backup, live)
 
 
+@pytest.mark.thorough
 async def test_a_link_that_is_cut_costs_nobody_anything_and_another_backup_is_filled_under_way(tmp_path: Path) -> None:
     """As if the backup had died, for its node alone: it is parted from that one, and takes the third."""
     async with node_links(NODES) as links:

@@ -287,6 +287,7 @@ async def test_nothing_is_left_of_sessions_however_they_end(tmp_path: Path, figu
         )
 
 
+@pytest.mark.thorough
 async def test_nothing_is_left_when_all_nodes_die_at_once(tmp_path: Path, figures: Figures) -> None:
     """Who comes back goes on; who does not is ended by nodes that have never heard of him."""
     async with cluster(tmp_path, **SETTINGS | {"window_default": 30}) as stack, AsyncExitStack() as exits:

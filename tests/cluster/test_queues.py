@@ -12,6 +12,7 @@ from tests.cluster.queue_kills import run
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy, pytest.mark.promise("P15")]
 
 
+@pytest.mark.thorough
 async def test_each_message_is_settled_once_while_nodes_are_killed(
     tmp_path: Path, figures: Callable[[str], None]
 ) -> None:

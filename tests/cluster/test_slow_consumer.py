@@ -444,6 +444,7 @@ FLOOD: Final[dict[str, Any]] = {
 }
 
 
+@pytest.mark.thorough
 async def test_who_cannot_be_spared_anything_is_closed_at_the_bound(tmp_path: Path, figures: Figures) -> None:
     topics = [f"many/{number}" for number in range(MANY)]
     async with (

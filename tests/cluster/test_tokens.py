@@ -356,6 +356,7 @@ async def test_a_token_that_is_not_good_is_refused_everywhere_and_harms_nobody(
             await person.bye()
 
 
+@pytest.mark.thorough
 async def test_keys_are_rolled_over_without_losing_a_session(tmp_path: Path, figures: Figures) -> None:
     """Three nodes in the three steps of a rollover: the new key verifies; it signs; the old one is dropped."""
     secrets = Secrets()

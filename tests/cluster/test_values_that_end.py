@@ -32,6 +32,7 @@ async def follow(stream: UpdateStream, seen: Seen) -> None:
             return
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("state", [pytest.param(GridRestart.AS_IT_WAS, marks=pytest.mark.thorough), GridRestart.EMPTY])
 async def test_each_value_ends_once_whoever_dies_meanwhile(tmp_path: Path, state: GridRestart) -> None:
     random = Random(SEED)

@@ -14,7 +14,7 @@ from tests.integration.admin.test_queues import JOBS, dead_letters
 from tests.support.browser import page_of
 from tests.support.times import time_limit
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.thorough]
 
 
 async def test_a_queue_is_described_and_keeps_what_the_page_does_not_ask_for(pair: Pair, browser: Browser) -> None:

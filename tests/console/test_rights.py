@@ -20,7 +20,7 @@ from tests.support.browser import page_of
 from tests.support.nodes import eventually, running_node
 from tests.support.times import time_limit
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.thorough]
 
 POLICY = "[roles.viewer]\nadmin = {admin}\n"
 

@@ -14,7 +14,7 @@ from tests.console.browser import console, sign_in
 from tests.integration.admin.support import Pair
 from tests.support.browser import page_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.thorough]
 
 JOIN: dict[str, Any] = {
     "direction": "in",

@@ -31,6 +31,8 @@ from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 from tests.support.redis_server import RedisServer
 
+pytestmark = pytest.mark.thorough
+
 ELSEWHERE = NodeRef(NodeId("n9"), Incarnation("1"))
 """A node that only the grid knows."""
 
