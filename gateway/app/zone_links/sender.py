@@ -335,8 +335,9 @@ class Sender:
             return True
         await self._send_events(feed, await self._leaving.of_stream(batch), current=False)
         feed.position = batch.position
-        if batch.position.grid_generation != position.grid_generation:
-            # The grid may have lost writes. Values that nodes have put back since do not cross with the stream.
+        if 0 < position.grid_generation != batch.position.grid_generation:
+            # The grid may have lost writes; values that nodes have put back since do not cross with the stream. Not so
+            # of generation 0, the place before a stream's begin.
             feed.due |= self._owe(feed.number, self._all_reaching(feed.number))
         self._reached(feed)
         return True
