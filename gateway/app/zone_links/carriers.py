@@ -101,16 +101,18 @@ class Carriers:
         """When links were given back."""
         self._look = asyncio.Event()
         self._renewed = 0.0
+        self._stopped = False
         knowledge.watch(self._look.set)
 
     async def run(self) -> None:
-        """Take links, and keep them, for ever."""
+        """Take links, and keep them, for ever; none once they were given back for good."""
         clock = self._context.clock
         while True:
             self._look.clear()
             asked = clock.monotonic()
             try:
-                await self._round(asked)
+                if not self._stopped:
+                    await self._round(asked)
                 self._renewed = asked
             except (GridUnavailable, TooManyRecords):
                 if clock.monotonic() - self._renewed > self._lease:
@@ -120,10 +122,12 @@ class Carriers:
                     await self._look.wait()
                     continue
             # Only here, where a whole round has passed: news of zones come many at a time.
-            await self._give_one_back()
+            if not self._stopped:
+                await self._give_one_back()
 
     async def release(self) -> None:
-        """Give all links back: the node stops."""
+        """Give all links back, and take none any more: the node stops."""
+        self._stopped = True
         names = tuple(self.carried)
         self._put({})
         if names:
@@ -174,6 +178,10 @@ class Carriers:
         self._free = free
         self._given = {name: given for name, given in self._given.items() if name in wanted}
         found = await self._grid.zones.carry(self._me, tuple(names), lease=self._lease) if names else {}
+        if self._stopped:
+            # They were given back while the grid was being asked.
+            await self._grid.zones.release(self._me, tuple(found))
+            return
         self._put({name: (*wanted[name], carrier) for name, carrier in found.items() if carrier.node == self._me})
 
     def _put(self, carried: dict[LinkName, tuple[Target, int, Carrier]]) -> None:
