@@ -27,8 +27,8 @@ SBOM ?= .local/sbom/session-gateway.cdx.json
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Processes for the tests that may run side by side: more than two a core, because they wait half of their time.
 JOBS ?= $(shell echo $$(( 2 * $(CORES) + 2 )))
-# Clusters that are tested at a time, three a core: two thirds of their time they wait.
-CLUSTERS ?= $(shell echo $$(( 3 * $(CORES) )))
+# Clusters that are tested at a time, one more than there are cores: with more, none has the time that its limits assume.
+CLUSTERS ?= $(shell echo $$(( $(CORES) + 1 )))
 
 # Bytecode is kept: tests start hundreds of interpreters, and each would compile the same files again.
 unexport PYTHONDONTWRITEBYTECODE

@@ -36,9 +36,8 @@ QUIET = Plan(seed=1, grid="single", seconds=scaled(10.0), steps=())
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "grid", [pytest.param(each, marks=() if each == "single" else pytest.mark.thorough) for each in GRIDS]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("grid", GRIDS)
 async def test_a_cluster_that_is_broken_at_random_keeps_its_promises(
     tmp_path: Path, grid: str, record_property: Callable[[str, object], None]
 ) -> None:
