@@ -26,6 +26,7 @@ from gateway.ports import (
     LeavingEvent,
     LinkName,
     NotTaken,
+    Ownership,
     PositionLost,
     PublishCommand,
     Published,
@@ -39,6 +40,7 @@ from tests.contract.following import Follower
 from tests.contract.harness import LONG, TRIMMED_AFTER, Harness
 from tests.contract.listening import eventually_none
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 
 TOPIC = TopicPath("prices/ACME")
 LOG = TopicPath("log/audit")
@@ -427,6 +429,45 @@ async def test_pages_of_a_stream_follow_each_other(harness: Harness) -> None:
     assert await grid.origins.read_after(PARTITION, start, 10) == PositionLost(PARTITION)
     beyond = StreamPosition(position.grid_generation, position.sequence + 10_000)
     assert await grid.origins.read_after(PARTITION, beyond, 10) == PositionLost(PARTITION)
+
+
+async def test_a_stream_that_grows_while_its_end_is_read_has_no_gap(harness: Harness) -> None:
+    """Who has come to the end asks again and again, and an event may come at any moment of that."""
+    grid = await harness.grid()
+    owner = ownership(session())
+    place = await grid.topics.position(PARTITION)
+    publishing = asyncio.create_task(_publish_one_by_one(grid, owner, 300))
+    read: list[bytes] = []
+    async with time_limit():
+        while len(read) < 300:
+            page = await grid.origins.read_after(PARTITION, place, 10)
+            assert not isinstance(page, PositionLost), f"behind {place}, after {len(read)} events"
+            if page is not None:
+                read += [each.value for each in page.values]
+                place = page.position
+            await asyncio.sleep(0)
+    await publishing
+    assert read == [str(number).encode() for number in range(1, 301)]
+
+
+async def _publish_one_by_one(grid: Grid, owner: Ownership, count: int) -> None:
+    for number in range(1, count + 1):
+        await published(grid, publish(owner, number, TOPIC, str(number).encode()))
+
+
+async def test_pages_go_on_from_before_the_first_event(fragile: Harness) -> None:
+    """What was published since a partition was found empty is read, also if the grid was restarted meanwhile."""
+    grid = await fragile.grid()
+    start = await grid.topics.position(PARTITION)
+    assert await grid.origins.read_after(PARTITION, start, 10) is None
+    await published(grid, publish(ownership(session()), 1, TOPIC, b"1"))
+    await fragile.go_away()
+    await fragile.come_back(restarted=True)
+    await published(grid, publish(ownership(session()), 1, TOPIC, b"2"))
+    page = await grid.origins.read_after(PARTITION, start, 10)
+    assert isinstance(page, TailBatch)
+    assert [each.value for each in page.values] == [b"1", b"2"]
+    assert page.position == await grid.topics.position(PARTITION)
 
 
 async def test_pages_go_on_into_another_generation(fragile: Harness) -> None:

@@ -11,6 +11,7 @@ from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.history import LogWriter
 from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.partition_reading import position_of
 from gateway.adapters.redis.scripts import Argument, Command
 from gateway.adapters.redis.stream_entries import NOTHING, is_published, read_arrived, read_entry, read_path
 from gateway.adapters.redis.topic_steps import PUBLISH_BYTES, PUBLISH_COUNT
@@ -18,7 +19,7 @@ from gateway.adapters.redis.topics import FORGET_COUNT, RESTORED_REMOVAL_MS
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.topics import topic_partition
 from gateway.core.topics.versions import place_of
-from gateway.core.types import EventId, GridGeneration, TopicPath, Version
+from gateway.core.types import EventId, TopicPath, Version
 from gateway.core.wire.errors import GatewayError
 from gateway.core.zones.routes import Arrival, ClusterId
 from gateway.core.zones.stamps import Mark, Origin, Stamp, StreamPlace
@@ -142,30 +143,26 @@ class RedisOrigins:
     async def read_after(self, partition: int, position: StreamPosition, limit: int) -> TailBatch | PositionLost | None:
         """See ``OriginStore.read_after``."""
         key = self._keys.stream[partition]
-        generation, end = position
-        # With the place itself: where that is, nothing behind it has been cut off.
-        first = f"{generation}-{end}"
-        entries = await self._grid.batcher.call(("XRANGE", key, first, "+", "COUNT", limit + 1))
-        goes_on = bool(entries) and entries[0][0] == first.encode()
-        if goes_on:
-            entries = entries[1:]
+        found = await self._entries_after(key, position, limit)
+        if found is None:
+            return None
+        entries, goes_on = found
         if not entries:
-            # Nothing follows, unless what is there now is another stream.
-            newest = await self._grid.batcher.call(scripts.TOPIC_POSITION(key))
-            return None if newest == first.encode() else PositionLost(partition)
+            return PositionLost(partition)
         values: list[TopicValue] = []
         arrived: dict[int, Arrived | None] = {}
-        for number, fields in entries[:limit]:
-            found, sequence = map(int, number.split(b"-"))
-            if goes_on and found > generation and sequence == 0:
+        end = position
+        for number, fields in entries:
+            place = position_of(number)
+            if goes_on and place.grid_generation > end.grid_generation and place.sequence == 0:
                 # The marker that opens a generation: all that the grid has of those before lies before it.
-                generation, end = GridGeneration(found), 0
+                end = place
                 continue
-            if found != generation or sequence != end + 1:
-                if not goes_on or (generation, end) == position:
+            if place != (end.grid_generation, end.sequence + 1):
+                if not goes_on or end == position:
                     return PositionLost(partition)
                 break
-            goes_on, end = True, sequence
+            goes_on, end = True, place
             try:
                 value = read_entry(partition, number, fields)
                 if not is_published(number, fields):
@@ -173,9 +170,31 @@ class RedisOrigins:
                 values.append(value)
             except (ValueError, IndexError, GatewayError) as error:
                 self._foreign.skipped(key, number.decode(), error)
-        return TailBatch(partition, tuple(values), StreamPosition(generation, end), arrived)
+        return TailBatch(partition, tuple(values), end, arrived)
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _entries_after(
+        self, key: str, position: StreamPosition, limit: int
+    ) -> tuple[list[tuple[bytes, list[bytes]]], bool] | None:
+        """Read entries behind a position.
+
+        Returns:
+            The entries, none if the stream has neither the position nor anything behind it, and whether it has the
+            position itself: where that is, nothing behind it has been cut off. None if nothing follows yet.
+        """
+        first = f"{position.grid_generation}-{position.sequence}"
+        ask: Command = ("XRANGE", key, first, "+", "COUNT", limit + 1)
+        entries = await self._grid.batcher.call(ask)
+        if not entries:
+            # Nothing follows, unless what is there now is another stream.
+            if await self._grid.batcher.call(scripts.TOPIC_POSITION(key)) == first.encode():
+                return None
+            # Or something has come between the two looks.
+            entries = await self._grid.batcher.call(ask)
+        if entries and entries[0][0] == first.encode():
+            return (entries[1:], True) if len(entries) > 1 else None
+        return entries[:limit], False
 
     def _steps(self, events: Sequence[ForwardedEvent]) -> list[_Step]:
         """Sort events by partition, so that those in one stay in order."""
