@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-import aiohttp
-
 from gateway.client import Recovery
+from gateway.local.admin import UNREACHABLE
 from gateway.local.stack import Stack
+from tests.cluster.admin_calls import ask
 from tests.cluster.crowds import Member, crowd
 from tests.cluster.grid_reader import GridReader
 from tests.cluster.ledgers import Ledgers, Trade
@@ -24,6 +24,10 @@ from tests.support.stack import cluster
 
 STREAM_LENGTH: Final = 100_000
 """Entries that a stream keeps: more than are published, so that a slow machine is not a gap."""
+RESEND_PACKETS: Final = 10_000
+"""Packets that a client may have yet to acknowledge: more than it catches up with and gets while output waits for a
+backup. With a full buffer updates are folded, and told so; here a slow machine shall not fill it."""
+RESEND_BYTES: Final = 16 * 1024**2
 PUBLISHERS: Final = 4
 WHOLE_WITHIN: Final = 30.0
 """Seconds until every node has a whole copy at a living node again."""
@@ -79,6 +83,8 @@ class Market:
             "backup": "auto",
             "stream_length": STREAM_LENGTH,
             "replay_events": STREAM_LENGTH,
+            "limit_resend_packets": RESEND_PACKETS,
+            "limit_resend_bytes": RESEND_BYTES,
         } | settings
         async with (
             cluster(folder, **given) as stack,
@@ -113,23 +119,16 @@ class Market:
 
     async def backings(self) -> dict[str, Backing]:
         """Read who backs whom."""
-        token = self.stack.admin_token_file.read_text().strip()
-        for node, process in self.stack.nodes.items():
-            if not process.running:
-                continue
-            async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as http:
-                try:
-                    async with http.get(self.stack.admin_url(node, "/v1/nodes")) as answer:
-                        items = (await answer.json())["items"]
-                except (aiohttp.ClientError, KeyError):
-                    continue
-            return {
-                each["node"]: Backing(each["backup"], each["copied"], each["to_copy"])
-                for each in items
-                # Of a node that has just died there is the run before, too.
-                if each["backup"] is not None and each["state"] not in {"expired", "lost"}
-            }
-        return {}
+        try:
+            items = (await ask(self.stack, "GET", "/v1/nodes"))["items"]
+        except UNREACHABLE:
+            return {}
+        return {
+            each["node"]: Backing(each["backup"], each["copied"], each["to_copy"])
+            for each in items
+            # Of a node that has just died there is the run before, too.
+            if each["backup"] is not None and each["state"] not in {"expired", "lost"}
+        }
 
     async def whole(self, nodes: Sequence[str] | None = None) -> dict[str, Backing]:
         """Wait until the sessions of each node are copied to another living node, and return who backs whom.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -18,6 +18,8 @@ PACE: Final = 0.05
 """Seconds between two publishes to a topic: 400 updates a second."""
 ROUNDS: Final = 20
 """Publishes to each topic before and after each fault, at least."""
+SHOWN: Final = 10
+"""Numbers that a difference shows."""
 
 
 class Ledger:
@@ -71,7 +73,10 @@ class Ledgers:
             "everybody has the last update of each topic",
         )
         for name, ledger in self.of.items():
-            assert ledger.versions == wanted, f"{name} missed or repeated something: {_differences(ledger, wanted)}"
+            assert ledger.versions == wanted, (
+                f"{name} missed or repeated something, {ledger.folded} were folded, snapshots came of "
+                f"{ledger.snapshots}: {_differences(ledger, wanted)}"
+            )
             assert (ledger.snapshots, ledger.folded) == ([], 0), name
 
     async def close(self) -> None:
@@ -80,15 +85,23 @@ class Ledgers:
 
 
 def _differences(ledger: Ledger, wanted: Mapping[str, Sequence[int]]) -> str:
-    """Tell of each topic which versions were missed, and which were given more than once."""
-    told = []
-    for topic, versions in wanted.items():
-        given = ledger.versions[topic]
-        if given != versions:
-            missed = sorted(set(versions) - set(given))
-            repeated = sorted({each for each in given if given.count(each) > 1})
-            told.append(f"{topic} missed {missed}, got {repeated} again, of {len(versions)}")
-    return "; ".join(told)
+    compared = {topic: difference(versions, ledger.versions[topic]) for topic, versions in wanted.items()}
+    return "; ".join(f"{topic}: {told}" for topic, told in compared.items() if told)
+
+
+def difference(wanted: Sequence[int], came: Sequence[int]) -> str:
+    """Tell what was missed, came more than once, or came in another order; empty if nothing.
+
+    Args:
+        wanted: numbers, each once, in their order.
+        came: the same, as a client was given them.
+    """
+    if came == wanted:
+        return ""
+    missing = sorted(set(wanted) - set(came))
+    repeated = sorted(number for number, times in Counter(came).items() if times > 1)
+    told = f"{len(wanted)} published, {len(came)} came, missing {missing[:SHOWN]}, repeated {repeated[:SHOWN]}"
+    return told if missing or repeated else f"{told}, in another order: {came[: 5 * SHOWN]}"
 
 
 class Trade:

@@ -15,13 +15,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
-
 from gateway.adapters.link_authority import ZONES, make_certificates
 from gateway.local.admin import UNREACHABLE
 from gateway.local.ports import LOOPBACK, free_port
 from gateway.local.proxy import FaultProxy
 from gateway.local.stack import Stack
+from tests.cluster.admin_calls import ask
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 from tests.support.times import PATIENCE, scaled
@@ -56,7 +55,6 @@ class ZoneStack:
         self.stack = stack
         self.proxies = proxies
         self.joins: list[str] = []
-        self._token = stack.admin_token_file.read_text("utf-8").strip()
 
     @property
     def urls(self) -> list[str]:
@@ -64,31 +62,8 @@ class ZoneStack:
         return [self.stack.node_url(node) for node in self.stack.node_names]
 
     async def ask(self, method: str, path: str, **body: Any) -> Any:
-        """Ask the admin API of any node that answers.
-
-        Args:
-            method: of HTTP.
-            path: such as ``/v1/zone``.
-            body: of the request.
-
-        Raises:
-            ClientError, TimeoutError, OSError: no node answers, or the answer is an error.
-        """
-        failure: Exception | None = None
-        timeout = aiohttp.ClientTimeout(total=scaled(PATIENCE))
-        for node in self.stack.node_names:
-            try:
-                async with (
-                    aiohttp.ClientSession(timeout=timeout, headers={"Authorization": f"Bearer {self._token}"}) as http,
-                    http.request(method, self.stack.admin_url(node, path), json=body or None) as answer,
-                ):
-                    if not answer.ok:
-                        raise aiohttp.ClientError(f"{method} {path}: {answer.status} {await answer.text()}")
-                    return await answer.json() if answer.content_length else None
-            except UNREACHABLE as error:
-                failure = error
-        assert failure is not None
-        raise failure
+        """See ``tests.cluster.admin_calls.ask``."""
+        return await ask(self.stack, method, path, **body)
 
     async def here(self) -> dict[str, Any]:
         """Tell what other clusters have to know of this one, once all nodes have told it."""
