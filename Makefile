@@ -103,7 +103,7 @@ test: venv ## Check everything, and tell at the end how each part went: style, t
 	@$(BIN)/python -m scripts.checks --jobs $(JOBS) --clusters $(CLUSTERS) test -- $(OPTIONS)
 
 .PHONY: test-thorough
-test-thorough: venv ## Check at length and on other servers what `make test` checks once (about half an hour)
+test-thorough: venv ## Check at length and on other servers what `make test` checks once (takes longer than that)
 	@scripts/system-packages prometheus prometheus-blackbox-exporter node npm chromium java
 	@$(BIN)/python -m scripts.checks --jobs $(JOBS) --clusters $(CLUSTERS) thorough -- $(OPTIONS)
 

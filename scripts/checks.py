@@ -304,13 +304,11 @@ def lint() -> list[Part]:
 def _suites(jobs: int, clusters: int, options: Sequence[str], which: str) -> tuple[Part, Part, Part]:
     """The tests by how much of the machine they need: with Spark, side by side, with clusters."""
     side_by_side = ("-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder")
+    some_at_a_time = ("-n", str(clusters), "--dist", "load")
     return (
         pytest("pipeline, with one Spark", options, "-m", f"spark and {which}", *marked("spark")),
         pytest("tests side by side", options, *side_by_side, "-m", f"not cluster and not spark and {which}"),
-        pytest(
-            *("clusters", options, "-n", str(clusters), "--dist", "load"),
-            *("-m", f"cluster and {which}", *marked("cluster")),
-        ),
+        pytest("clusters", options, *some_at_a_time, "-m", f"cluster and {which}", *marked("cluster")),
     )
 
 

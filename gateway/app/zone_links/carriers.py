@@ -100,6 +100,8 @@ class Carriers:
         self._given: dict[LinkName, float] = {}
         """When links were given back."""
         self._look = asyncio.Event()
+        self._asking = asyncio.Lock()
+        """Held by a round, so that what it takes is not taken after links were given back for good."""
         self._renewed = 0.0
         self._stopped = False
         knowledge.watch(self._look.set)
@@ -111,28 +113,28 @@ class Carriers:
             self._look.clear()
             asked = clock.monotonic()
             try:
-                if not self._stopped:
+                async with self._asking:
                     await self._round(asked)
                 self._renewed = asked
             except (GridUnavailable, TooManyRecords):
                 if clock.monotonic() - self._renewed > self._lease:
                     self._put({})
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(self._lease / ROUNDS):
                     await self._look.wait()
-                    continue
-            # Only here, where a whole round has passed: news of zones come many at a time.
-            if not self._stopped:
+            except TimeoutError:
+                # Only where a whole round has passed: news of zones come many at a time.
                 await self._give_one_back()
 
     async def release(self) -> None:
         """Give all links back, and take none any more: the node stops."""
         self._stopped = True
-        names = tuple(self.carried)
-        self._put({})
-        if names:
-            with suppress(GridUnavailable):
-                await self._grid.zones.release(self._me, names)
+        async with self._asking:
+            names = tuple(self.carried)
+            self._put({})
+            if names:
+                with suppress(GridUnavailable):
+                    await self._grid.zones.release(self._me, names)
 
     def drop(self, name: LinkName) -> None:
         """Somebody else has a link, as the grid or the other end has told; the next round will show who."""
@@ -150,8 +152,6 @@ class Carriers:
             self.drop(name)
             with suppress(GridUnavailable):
                 await self._grid.zones.release(self._me, (name,))
-            # This node, too, waits before it takes the link again for want of another.
-            self._free[name] = now
 
     def _may_give(self, name: LinkName, now: float) -> bool:
         return now - self._given.get(name, -inf) >= AGAIN * self._lease
@@ -162,7 +162,7 @@ class Carriers:
     async def _round(self, now: float) -> None:
         wanted: dict[LinkName, tuple[Target, int]] = {
             LinkName(f"{target.name}/{share}"): (target, share)
-            for target in targets(self._knowledge)
+            for target in (() if self._stopped else targets(self._knowledge))
             for share in range(1 if target.name == SEEDS else self._shares)
         }
         gone = self.carried.keys() - wanted.keys()
@@ -178,10 +178,6 @@ class Carriers:
         self._free = free
         self._given = {name: given for name, given in self._given.items() if name in wanted}
         found = await self._grid.zones.carry(self._me, tuple(names), lease=self._lease) if names else {}
-        if self._stopped:
-            # They were given back while the grid was being asked.
-            await self._grid.zones.release(self._me, tuple(found))
-            return
         self._put({name: (*wanted[name], carrier) for name, carrier in found.items() if carrier.node == self._me})
 
     def _put(self, carried: dict[LinkName, tuple[Target, int, Carrier]]) -> None:

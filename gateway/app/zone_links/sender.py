@@ -267,7 +267,7 @@ class Sender:
     def _send_all_values(self) -> None:
         """The other cluster has lost some of what it was sent."""
         for number, feed in self._feeds.items():
-            feed.due = self._owe(number, self._all_reaching(number))
+            feed.due = self._owe_all(number)
             self._wake(number)
 
     def _acknowledged(self, messages: int) -> None:
@@ -335,10 +335,10 @@ class Sender:
             return True
         await self._send_events(feed, await self._leaving.of_stream(batch), current=False)
         feed.position = batch.position
-        if 0 < position.grid_generation != batch.position.grid_generation:
-            # The grid may have lost writes; values that nodes have put back since do not cross with the stream. Not so
-            # of generation 0, the place before a stream's begin.
-            feed.due |= self._owe(feed.number, self._all_reaching(feed.number))
+        is_stream_begun = position.grid_generation > 0
+        if is_stream_begun and batch.position.grid_generation != position.grid_generation:
+            # The grid may have lost writes; values that nodes have put back since do not cross with the stream.
+            feed.due |= self._owe_all(feed.number)
         self._reached(feed)
         return True
 
@@ -347,7 +347,7 @@ class Sender:
         position = await self._grid.topics.position(feed.number)
         await self._write({feed.number: position})
         feed.position = position
-        feed.due = self._owe(feed.number, self._all_reaching(feed.number))
+        feed.due = self._owe_all(feed.number)
         self._reached(feed)
         return position
 
@@ -358,8 +358,10 @@ class Sender:
             self._progress.owed[number] = self._progress.owed.get(number, frozenset()) | due
         return due
 
-    def _all_reaching(self, number: int) -> frozenset[Selector]:
-        return frozenset(each for each in self._progress.heard.selectors if number in partitions(each, self._depth))
+    def _owe_all(self, number: int) -> frozenset[Selector]:
+        """Do so of all that the other cluster selects in a partition."""
+        heard = self._progress.heard.selectors
+        return self._owe(number, (each for each in heard if number in partitions(each, self._depth)))
 
     async def _send_values(self, feed: _Feed, due: frozenset[Selector], upto: StreamPosition) -> None:
         """Send current values of what selectors match; the stream goes on behind them."""
