@@ -112,10 +112,12 @@ async def test_an_idle_stream_over_tls_outlives_what_requests_may_take_and_its_n
     tmp_path: Path, authority: Authority
 ) -> None:
     own, node = authority.issue("haproxy"), authority.issue("node")
+    ping_interval = scaled(3.0)
     timeouts = {**FAST["timeouts"], "client": scaled(1.0), "tunnel": scaled(30.0)}
     settings = {
         **FAST,
         "timeouts": timeouts,
+        "ping_interval": ping_interval,
         "frontend": {"certificate": str(own)},
         "nodes_tls": {"ca": str(authority.file), "certificate": str(own), "admin": False},
     }
@@ -125,7 +127,7 @@ async def test_an_idle_stream_over_tls_outlives_what_requests_may_take_and_its_n
         balancer=False,
         lease=scaled(2.0),
         lease_renew=scaled(0.5),
-        ping_interval=scaled(3.0),
+        ping_interval=ping_interval,
         ping_timeout=scaled(9.0),
         tls_certificate=node,
         tls_client_ca=authority.file,
