@@ -60,6 +60,7 @@ class Application:
     Attributes:
         life: seconds after which it says bye and opens a new session, from and to.
         window: seconds that its sessions survive without a connection; as those of the others if None.
+        stays: whether it has a session when the run has ended, as somebody waits for what it is handed.
         session: the one it has now; None between two.
         heard: when it was last told something by its node.
         promised: when it was last promised to have these properties.
@@ -69,6 +70,7 @@ class Application:
     slack = SLACK
     life = LIFE
     window: float | None = None
+    stays = False
 
     def __init__(self, crowd: Crowd, name: str) -> None:
         self.crowd = crowd
@@ -91,7 +93,8 @@ class Application:
             self._over = True
 
     async def _sessions(self) -> None:
-        while not self.crowd.ending.is_set():
+        # Who says bye just before the end opens one more session if it is to be there.
+        while not self.crowd.ending.is_set() or (self.stays and self.session is None):
             session = await self._open()
             if session is None:
                 continue

@@ -24,6 +24,8 @@ class HistoryReader(Application):
         name: for violations, also its principal.
     """
 
+    stays = True
+
     def __init__(self, crowd: Crowd, name: str) -> None:
         super().__init__(crowd, name)
         number = int(name.rpartition("-")[2])

@@ -97,6 +97,7 @@ class Worker(Application):
 
     life = LIFE
     window = WINDOW
+    stays = True
 
     async def _live(self, session: Session, until: float) -> None:
         consumers = []
