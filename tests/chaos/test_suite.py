@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
 
@@ -27,29 +27,42 @@ from tests.support.faults import eventually
 from tests.support.seeds import SEED
 from tests.support.times import scaled
 
-pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.redis,
+    pytest.mark.haproxy,
+    # What looks into a Redis that is just being killed is cut off in the middle, and its connection with it.
+    pytest.mark.filterwarnings("ignore:unclosed Connection:ResourceWarning"),
+]
 
 SECONDS = 45.0
 """For which faults are struck here: a dozen of them, and with start and end the test takes twice as long."""
 
-FEW_SECONDS = 15.0
-"""For which they are struck after every change: half a dozen of them, on the grid that most people have."""
+FEW_SECONDS = 24.0
+"""For which the fiercest of them are struck after every change, on the grid that most people have: some eight."""
+
+FIERCE = ("node-killed", "node-drained", "node-stopped-long", "redis-killed", "redis-flushed", "link-torn")
 
 QUIET = Plan(seed=1, grid="single", seconds=scaled(10.0), steps=())
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
-    ("grid", "seconds"),
+    ("grid", "seconds", "faults"),
     [
-        pytest.param("single", FEW_SECONDS, id="single for a few seconds"),
-        *(pytest.param(grid, SECONDS, id=grid, marks=pytest.mark.thorough) for grid in GRIDS),
+        pytest.param("single", FEW_SECONDS, FIERCE, id="single for a few seconds"),
+        *(pytest.param(grid, SECONDS, CATALOGUE, id=grid, marks=pytest.mark.thorough) for grid in GRIDS),
     ],
 )
 async def test_a_cluster_that_is_broken_at_random_keeps_its_promises(
-    tmp_path: Path, grid: str, seconds: float, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    grid: str,
+    seconds: float,
+    faults: Collection[str],
+    record_property: Callable[[str, object], None],
 ) -> None:
-    plan = draw(seed=SEED, grid=grid, seconds=seconds, faults=possible(CATALOGUE.values(), grid)[0])
+    wanted = [CATALOGUE[name] for name in faults]
+    plan = draw(seed=SEED, grid=grid, seconds=seconds, faults=possible(wanted, grid)[0])
     outcome = await strike(plan, tmp_path, print)
     assert not outcome.violations, report(outcome)
     assert len(outcome.struck) + len(outcome.left_out) == len(plan.steps)

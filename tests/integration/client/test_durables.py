@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
+from gateway.catalogue import log_events
 from gateway.client import (
     DurableInUse,
     DurableStream,
@@ -152,6 +153,7 @@ async def test_it_is_taken_over_from_a_session_whose_client_is_gone(cluster: Clu
     await stream.acknowledge()
     port, cluster.proxy.target = cluster.proxy.target, NOBODY
     cluster.proxy.cut()
+    await eventually(lambda: bool(cluster.nodes[0].log.of(log_events.SESSION_DISCONNECTED)))
     taken = await (await cluster.client(1)).subscribe_durable("billing", ORDERS)
     assert await take(taken, 2) == [3, 4]
     # The former client comes back after all.
