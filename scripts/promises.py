@@ -114,7 +114,7 @@ def _moved(text: str) -> str:
 
 
 @cache
-def read_tests(root: Path = ROOT) -> Sequence[TestFile]:
+def read_tests(root: Path) -> Sequence[TestFile]:
     """Read, once, which promises the tests of all modules try to break."""
     return tuple(read_test_file(file, root) for file in sorted((root / TESTS).rglob("test_*.py")))
 

@@ -31,6 +31,7 @@ from gateway.ports import (
 from tests.contract.examples import new_id, ownership, session
 from tests.contract.harness import LONG, Harness, RedisHarness, node
 from tests.support.redis_server import RedisServer
+from tests.support.seeds import seeds
 
 pytestmark = pytest.mark.promise("P14")
 
@@ -243,7 +244,7 @@ async def twins(shared_redis: RedisServer) -> AsyncIterator[tuple[Grid, Grid]]:
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 async def test_memory_and_redis_answer_alike(twins: tuple[Grid, Grid], seed: int) -> None:
     """Random steps of some sessions, by old and new epochs, on both."""
     dice = random.Random(seed)

@@ -29,6 +29,7 @@ from gateway.ports import (
 from tests.contract.examples import DEPTH, new_id
 from tests.contract.harness import RedisHarness, node
 from tests.support.redis_server import RedisServer
+from tests.support.seeds import seeds
 
 pytestmark = [pytest.mark.promise("P15"), pytest.mark.redis]
 
@@ -209,7 +210,7 @@ class Walk:
         return lambda twin: twin.grid.queues.revive(QUEUE, twin.ids[-5:], drop=flag)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 async def test_memory_and_redis_agree(seed: int, shared_redis: RedisServer, raw: Redis) -> None:
     """Whatever is asked for, both answer the same; and no message is lost, doubled or settled twice."""
     walk = Walk(seed)

@@ -33,6 +33,7 @@ from tests.contract.session_model import (
 )
 from tests.support.clock import VirtualClock
 from tests.support.redis_server import RedisServer
+from tests.support.seeds import seeds
 
 WINDOWS = (10.0, 30.0)
 """Windows in seconds of the virtual clock."""
@@ -223,7 +224,7 @@ async def walk(seed: int, count: int, advance: Callable[[float], Awaitable[None]
     return walked
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 async def test_memory_goes_the_way_of_the_model(seed: int) -> None:
     """The walk of the differential test on memory alone, longer; it also shows that a walk gets everywhere."""
     clock = VirtualClock(0.0)
@@ -247,7 +248,7 @@ async def on_redis(shared_redis: RedisServer) -> AsyncIterator[RedisHarness]:
 
 
 @pytest.mark.redis
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_redis_goes_the_way_of_memory(seed: int, on_redis: RedisHarness) -> None:
     """The same steps on memory and on Redis have equal results."""
     redis = await on_redis.grid("n1")

@@ -57,6 +57,7 @@ def test_a_dashboard_is_drawn_as_a_small_png(tmp_path: Path, monkeypatch: pytest
         assert 2 < len(colours) <= COLOURS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dashboard", [FLEET, NODE_DASHBOARD], ids=lambda each: each.name)
 def test_no_legend_covers_a_curve(dashboard: Dashboard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib import pyplot as plt  # noqa: PLC0415 - slow to import, and only needed here

@@ -220,6 +220,7 @@ def test_names_are_told_from_others_that_hold_them() -> None:
 # --- SBOM -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_the_sbom_names_everything_that_is_installed_with_its_hashes(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
     recipe = re.search(r"(?ms)^sbom:.*?\n(?=\n)", (ROOT / "Makefile").read_text("utf-8"))

@@ -13,7 +13,7 @@ PROMISES: Final = read_promises()
 
 
 def marked() -> set[str]:
-    return {number for file in read_tests() for _, numbers in file.tests for number in numbers}
+    return {number for file in read_tests(ROOT) for _, numbers in file.tests for number in numbers}
 
 
 def test_the_page_is_what_the_marks_say() -> None:

@@ -31,6 +31,7 @@ from gateway.core.wire.codes import ErrorCode
 from gateway.ports import DurableName
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.seeds import seeds
 from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.promise("P14")
@@ -224,7 +225,7 @@ async def test_what_its_last_session_used_is_free_when_that_is_closed_and_forgot
 
 
 @pytest.mark.promise("P13")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_readers_that_are_cut_moved_and_replaced_have_each_event_once(cluster: Cluster, seed: int) -> None:
     """Rungs 1 to 4 and new sessions at other nodes: with acknowledgement of each batch, nothing twice and no hole."""
     dice = Random(seed)
@@ -332,7 +333,7 @@ async def test_only_who_may_select_the_topics_and_whose_it_is_consumes(cluster: 
 
 
 @pytest.mark.promise("P15")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_shared_readers_that_come_and_go_settle_each_event_once(cluster: Cluster, seed: int) -> None:
     dice = Random(seed)
     settled: list[int] = []

@@ -12,6 +12,7 @@ from gateway.app.cluster.mirror.gate import GatedConnection
 from gateway.core.wire.codes import MirrorMode
 from tests.integration.client.test_handoff_kills import Scene, scene
 from tests.support.nodes import eventually
+from tests.support.seeds import seeds
 from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.promise("P2", "P5", "P12")
@@ -84,7 +85,7 @@ async def test_sync_whatever_it_was_about_to_do_nothing_is_lost_or_doubled(at: i
     assert [each.outcome for each in found.recoveries] == ["mirrored"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 async def test_async_what_the_copy_lacks_is_replayed(seed: int) -> None:
     """It fails over then, which brings every update as well; a publish is executed once either way."""
     at = random.Random(seed).randint(1, 30)

@@ -26,7 +26,9 @@ from tests.support.times import scaled, time_limit
 
 pytestmark = [pytest.mark.redis, pytest.mark.promise("P10")]
 
-on_every_grid = pytest.mark.parametrize("kind", ["single", "sentinel", "cluster"])
+on_every_grid = pytest.mark.parametrize(
+    "kind", ["single", pytest.param("sentinel", marks=pytest.mark.thorough), "cluster"]
+)
 
 PATIENCE: Final = 30.0
 """Seconds in which everything must be in the grid again after the last loss."""

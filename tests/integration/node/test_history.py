@@ -28,6 +28,7 @@ from gateway.local.proxy import FaultProxy
 from gateway.ports import HistoryPage, HistoryQuestion
 from gateway.ports.administration import BadParameter, NotThere
 from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.seeds import seeds
 from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.promise("P14")
@@ -191,7 +192,7 @@ async def test_who_may_not_select_a_topic_cannot_read_its_history() -> None:
             await session.history("$gateway/nodes")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 async def test_readers_that_are_cut_and_moved_get_the_log(memory: MemoryGridServer, seed: int) -> None:
     """L1: positions X then Y on different nodes, the union of what came is the log between, each once, in order."""
     chance = random.Random(seed)

@@ -16,6 +16,7 @@ from gateway.catalogue import takeover_log_events as takeover_events
 from gateway.catalogue.log_event import LogEvent
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.types import NodeRef
+from tests.support.seeds import seeds
 from tests.support.virtual_cluster import VirtualCluster, VirtualNode, run_virtually
 
 pytestmark = pytest.mark.promise("P17")
@@ -292,7 +293,7 @@ def test_heartbeats_cost_the_grid_nothing() -> None:
     assert minute(patience=2) == minute(patience=100)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_whatever_links_do_only_the_dead_are_taken_over_and_all_of_them(seed: int) -> None:
     """E1 and E2 by chance: links are cut, stalled and mended, nodes die, and so do some of those who take over."""
 

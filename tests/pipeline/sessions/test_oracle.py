@@ -17,6 +17,7 @@ from pipeline.generate.tables import SCHEMA
 from pipeline.sessions import FACT_TYPES, Fact, SessionState, tell
 from tests.pipeline.sessions.lives import records
 from tests.pipeline.sessions.oracle import silver_by_sql
+from tests.support.seeds import seeds
 
 DELAY_MS = 10_000
 
@@ -51,7 +52,7 @@ def compare(told: Sequence[Record]) -> list[dict[str, Any]]:
     return by_fold
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_of_lives_that_go_wrong(seed: int) -> None:
     rows = compare(records(Random(seed), 400, seconds=600))
     assert {each["state"] for each in rows} == {"connected", "away", "ended"}
