@@ -352,7 +352,8 @@ class Run:
 
         async def ownership() -> bool:
             nonlocal wrong
-            possible = bases(self._target.clock_off, self.account.publishes.forgotten, self.now())
+            forgotten = self.account.publishes.forgotten
+            possible = bases(self._target.clock_off, forgotten, self.now(), starts=self._starts())
             wrong = judge_shifts(self.now(), await self._target.clock_shifts(), possible)
             return not wrong
 
@@ -478,17 +479,23 @@ class Run:
         for server, count in self._connections.items():
             self.account.found += judge_connections(self.now(), server, count, len(self._target.stack.node_names))
         told: list[Told] = []
-        starts: dict[str, list[float]] = {}
         for node in self._target.stack.node_names:
             lines = self._target.stack.log_of(node).read_text(errors="replace").splitlines()
             self.account.found += judge_log(node, lines, began=self._epoch)
             told += read_told(node, lines, began=self._epoch)
-            starts[node] = read_starts(lines, began=self._epoch)
         self.account.found += judge_clock(
-            told, self._target.clock_off, starts=starts, forgotten=self.account.publishes.forgotten
+            told, self._target.clock_off, starts=self._starts(), forgotten=self.account.publishes.forgotten
         )
         if self._target.clock_off:
             self._outcome.figures["clock of Redis"] = f"set {len(self._target.clock_off)} times, told {len(told)} times"
+
+    def _starts(self) -> dict[str, list[float]]:
+        """Tell of each node when it started, and when it then reached the grid."""
+        logs = {node: self._target.stack.log_of(node) for node in self._target.stack.node_names}
+        return {
+            node: read_starts(log.read_text(errors="replace").splitlines(), began=self._epoch)
+            for node, log in logs.items()
+        }
 
     def _figures(self) -> None:
         account = self.account

@@ -57,8 +57,23 @@ def test_the_time_of_the_grid_may_stay_off_by_a_step_whose_end_was_forgotten() -
 
 
 def test_starts_of_nodes_are_read_from_their_logs() -> None:
-    lines = [line("node_started", 101.0, "info"), line("grid_unreachable", 104.0), line("node_started", 107.0, "info")]
-    assert read_starts(lines, began=100.0) == [1.0, 7.0]
+    lines = [
+        line("node_started", 101.0, "info"),
+        line("revocations_read", 102.0, "info"),
+        line("grid_unreachable", 104.0),
+        line("revocations_read", 105.0, "info"),
+        line("node_started", 107.0, "info"),
+        line("grid_unreachable", 108.0),
+        line("revocations_read", 120.0, "info"),
+    ]
+    assert read_starts(lines, began=100.0) == [1.0, 2.0, 7.0, 20.0], "and of when they saw a clock first"
+
+
+def test_who_has_seen_only_the_wrong_clock_may_take_it_for_right() -> None:
+    """Found: all nodes were started while the grid was away, and reached it when its clock was off already."""
+    told = [Told(17.0, "n1", -40.0)]
+    assert promises(judge_clock(told, [OFF], starts={"n1": [0.0, 12.0], "n2": [0.0, 13.0]})) == []
+    assert promises(judge_clock(told, [OFF], starts={"n1": [0.0, 12.0], "n2": [0.0]})) == ["P7", "P7"]
 
 
 def test_at_the_end_every_node_finds_the_clock_right() -> None:

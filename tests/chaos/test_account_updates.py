@@ -193,6 +193,18 @@ def test_a_current_value_takes_the_place_of_updates_only_where_values_are_shown(
     assert promises(account.violations) == expected
 
 
+def test_a_version_that_was_put_back_is_no_missing_update() -> None:
+    """Found: values 21, put back twice, and 22: versions 1, 3, and nothing in between that anybody published."""
+    account = SessionUpdates("watcher")
+    account.update(1.0, "t/1", 21, 1, snapshot=True)
+    account.update(2.0, "t/1", 22, 3, snapshot=True)
+    account.update(3.0, "t/1", 24, 5, snapshot=True)
+    account.finish()
+    (found,) = account.violations
+    assert found.what.startswith("1 current values came in place of updates, unasked")
+    assert found.what.endswith("value 24 version 5 folded 0 after value 22 version 3")
+
+
 def test_marks_are_counted() -> None:
     account = marked((1, 1, True, 0), (4, 4, False, 2), (6, 6, False, 1), (9, 9, True, 2))
     assert (account.violations, account.folds.updates, account.folds.marks, account.holes) == ([], 5, 3, 0)

@@ -19,6 +19,9 @@ from typing import Final
 from tests.chaos.account.forgotten import Forgotten
 from tests.chaos.account.violation import Violation
 
+FIRST_READ: Final = '"revocations_read"'
+"""What a node logs as soon as it has reached the grid for the first time."""
+
 UNNOTICED: Final = 5.0
 """Seconds by which the clock of Redis may be off without being taken for set; so says the decision."""
 
@@ -66,26 +69,44 @@ class Off:
 
 
 def read_starts(lines: Iterable[str], *, began: float) -> list[float]:
-    """Find in the log of a node when it started.
+    """Find in the log of a node when it started, and when it then reached the grid: only then it saw a clock.
 
     Args:
         lines: of the log.
         began: the beginning of the run, in seconds since 1970.
     """
-    entries = [json.loads(line) for line in lines if '"node_started"' in line]
-    return [datetime.fromisoformat(entry["time"]).timestamp() - began for entry in entries]
+    found: list[float] = []
+    reached = True
+    for line in lines:
+        if '"node_started"' in line:
+            reached = False
+        elif reached or FIRST_READ not in line:
+            continue
+        else:
+            reached = True
+        found.append(datetime.fromisoformat(json.loads(line)["time"]).timestamp() - began)
+    return found
 
 
-def bases(off: Sequence[Off], forgotten: Sequence[Forgotten], at: float) -> list[float]:
+def bases(
+    off: Sequence[Off],
+    forgotten: Sequence[Forgotten],
+    at: float,
+    *,
+    starts: Mapping[str, Sequence[float]] | None = None,
+) -> list[float]:
     """Tell by how many seconds the time of the grid may be off for good, at a time.
 
     Args:
         off: when the clock was off.
         forgotten: what a part of the grid may have forgotten.
         at: when, in seconds since the beginning of the run.
+        starts: when each node started, and reached the grid.
     """
     lasting = (step for step in off if any(step.began <= each.ended and each.began <= at for each in forgotten))
-    return [0.0, *(step.seconds for step in lasting)]
+    # To those that have seen no other clock than the wrong one, it went back by as much when it was set right.
+    taken_for_right = (step for step in off if step.began <= at and not _somebody_knew(step, starts))
+    return [0.0, *(step.seconds for step in lasting), *(-step.seconds for step in taken_for_right)]
 
 
 def read_told(node: str, lines: Iterable[str], *, began: float) -> list[Told]:
@@ -117,7 +138,7 @@ def judge_clock(
     Args:
         told: by all nodes.
         off: when the clock was off; it was right at all other times.
-        starts: when each node started.
+        starts: when each node started, and reached the grid.
         forgotten: what a part of the grid may have forgotten.
     """
     violations = []
@@ -125,12 +146,12 @@ def judge_clock(
         near = [step for step in off if step.began <= each.at <= step.ended + FOUND]
         # It is right between and after steps, and a node that was away may have met the clock before or after one.
         true = [0.0, *(step.seconds for step in near)] if near else []
-        possible = [base + seconds for base in bases(off, forgotten, each.at) for seconds in true]
+        possible = [base + seconds for base in bases(off, forgotten, each.at, starts=starts) for seconds in true]
         if not any(abs(each.shift - seconds) <= EXACT for seconds in possible):
             what = f"told that the clock of Redis is ahead by {each.shift:g} s, and it was by {true or 'nothing'}"
             violations.append(Violation("P7", each.at, each.node, what))
     for step in off:
-        possible = [base + step.seconds for base in bases(off, forgotten, step.ended + FOUND)]
+        possible = [base + step.seconds for base in bases(off, forgotten, step.ended + FOUND, starts=starts)]
         known = any(
             step.began <= each.at <= step.ended + FOUND and any(abs(each.shift - it) <= EXACT for it in possible)
             for each in told

@@ -8,7 +8,8 @@ numbering:
 version    how                                   judged
 one more   any                                   fine
 more       a snapshot                            declared by what brings values: a failover that is not replayed, a
-                                                 subscription, a notice; else updates are missing (P13)
+                                                 subscription, a notice; else updates are missing (P13), as
+                                                 many as the values tell of
 more       folded by as many                     declared by the mark
 more       folded by fewer                       declared if a notice about it is nearby, else a silent loss
 any        folded by more                        the mark tells of updates that there are not
@@ -275,10 +276,16 @@ class SessionUpdates:
             self._open.append(Hole(at, since, topic, missing - folded, came, begins))
 
     def _compare_snapshot(self, at: float, topic: str, before: Seen, now: Seen, folded: int) -> None:
-        """Note a current value that takes the place of updates; between generations versions say nothing of them."""
-        missing = now.version - before.version - 1
+        """Note a current value that takes the place of updates; between generations versions say nothing of them.
+
+        What nodes put back takes a version as well, so that only those are missing which values tell of, too.
+        """
+        missing = min(now.version - before.version, now.value - before.value) - 1
         if missing > folded and generation_of(now.version) == generation_of(before.version):
-            came = f"{topic}: value {now.value} version {now.version} after version {before.version}"
+            came = (
+                f"{topic}: value {now.value} version {now.version} folded {folded} "
+                f"after value {before.value} version {before.version}"
+            )
             self._jumps.append(Hole(at, at - NEAR, topic, missing - folded, came))
 
     def _is_shown(self, jump: Hole) -> bool:

@@ -46,6 +46,9 @@ LIFE: Final = (15.0, 45.0)
 SILENT: Final = 5.0
 """Seconds after which a client gives a node up that says nothing: the setting ``ping_timeout`` of the run."""
 
+HALF_A_REQUEST: Final = "HTTP status 400"
+"""What HAProxy answers where a link that breaks has passed on only the first part of a request."""
+
 _GONE: Final = frozenset({ErrorCode.SESSION_CLOSED, ErrorCode.SESSION_UNKNOWN, ErrorCode.SESSION_EXPIRED})
 """What a client is told that asks for a session which has ended."""
 
@@ -193,7 +196,7 @@ class Application:
                 connect_timeout=CONNECTING,
             )
         except ConnectFailed as failed:
-            if not failed.retryable:
+            if not failed.retryable and HALF_A_REQUEST not in str(failed):
                 self.crowd.violated("P7", self.name, f"a new session was refused: {failed}")
             await self.crowd.rest(0.2)
             return None
