@@ -67,6 +67,10 @@ system: # redis-server, haproxy and a C compiler
 demo: venv system ## Watch clients keep their sessions while nodes are killed (about a minute)
 	@$(LOCAL) demo --port-base $(PORT_BASE) --nodes $(NODES) $(OPTIONS)
 
+.PHONY: zones
+zones: venv system ## Watch three clusters send each other what their clients want (about a minute)
+	@$(LOCAL) zones --port-base $(PORT_BASE) $(OPTIONS)
+
 .PHONY: demo-pipeline
 demo-pipeline: venv system ## Kill a node, then have the pipeline tell what happened to whom (about three minutes)
 	@scripts/system-packages java

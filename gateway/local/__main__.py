@@ -1,4 +1,4 @@
-"""``python -m gateway.local up|down|demo``: what ``make up``, ``make down`` and ``make demo`` run."""
+"""``python -m gateway.local up|down|demo|zones``: what ``make`` runs under these names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 
 from gateway.core.wire.errors import GatewayError
-from gateway.local import detached
+from gateway.local import detached, zones_demo
 from gateway.local.demo import Demo, DemoOptions
 from gateway.local.observatory import Observation
 from gateway.local.ports import DEFAULT_BASE, MAXIMUM_NODES, PortPlan, PortsTaken
@@ -123,6 +123,15 @@ def demo(port_base: int, nodes: int, sessions: int, rate: float, prometheus: boo
         click.echo(f"Watch it meanwhile: {stack.observatory.url}")
     verdict = _run(Demo(stack, DemoOptions(sessions=sessions, rate=rate)).run())
     if not verdict.passed:
+        raise click.exceptions.Exit(_EXIT_FAILED)
+
+
+@program.command()
+@_port_base
+def zones(port_base: int) -> None:
+    """Watch three clusters send each other what their clients want, while links and nodes die."""
+    clusters = zones_demo.describe(_folder("zones", port_base), zones_demo.port_plans(port_base))
+    if not _run(zones_demo.ZonesDemo(clusters).run()):
         raise click.exceptions.Exit(_EXIT_FAILED)
 
 

@@ -44,7 +44,7 @@ class Narrator:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Tell of one fault: its title now, and that it goes on until the block ends."""
+        """Tell of one step: its title now, and that it goes on until the block ends."""
         self._step += 1
         self._console.print(f"\n[bold]{self._step}. {escape(title)}[/bold]", soft_wrap=True)
         with self.busy("watching what clients see …"):
@@ -58,17 +58,28 @@ class Narrator:
 
     def verdict(self, verdict: Verdict, seconds: float) -> None:
         """Tell the end: the table, and whether every promise was kept."""
+        self.end(
+            [_recovery_table(verdict), _delivery_table(verdict)],
+            verdict.violations,
+            f"{verdict.checks} comparisons at the end, {seconds:.0f} s",
+        )
+
+    def end(self, tables: Sequence[Table], violations: Sequence[Violation], summary: str) -> None:
+        """Tell the end of any demonstration.
+
+        Args:
+            tables: what there was.
+            violations: the promises that were broken.
+            summary: what was compared and how long it took, in a few words.
+        """
         self._console.print()
-        self._console.print(_recovery_table(verdict))
-        self._console.print(_delivery_table(verdict))
-        if verdict.passed:
-            self._console.print(
-                f"\n[bold green]Every promise was kept[/bold green] "
-                f"({verdict.checks} comparisons at the end, {seconds:.0f} s)."
-            )
+        for table in tables:
+            self._console.print(table)
+        if violations:
+            self._console.print(f"\n[bold red]Promises were broken: {len(violations)}[/bold red]")
+            self._tell(violations)
         else:
-            self._console.print(f"\n[bold red]Promises were broken: {len(verdict.violations)}[/bold red]")
-            self._tell(verdict.violations)
+            self._console.print(f"\n[bold green]Every promise was kept[/bold green] ({summary}).")
 
     def _tell(self, violations: Sequence[Violation]) -> None:
         for violation in violations[:_VIOLATIONS_SHOWN]:

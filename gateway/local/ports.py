@@ -8,7 +8,7 @@ base + 1    HAProxy: its metrics
 base + 2    Redis
 base + 3    Prometheus, where one is asked for
 base + 4    the demo page, where it is asked for
-base + 10n  node n: +1 clients, +2 admin, +3 agent check, +4 links      (n = 1, 2, …)
+base + 10n  node n: +1 clients, +2 admin, +3 agent check, +4 links, +5 zone links      (n = 1, 2, …)
 ```
 """
 
@@ -21,7 +21,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
@@ -68,12 +68,14 @@ class NodePorts:
         admin: health, readiness and metrics.
         agent: HAProxy's agent check.
         link: for the other nodes.
+        zone: for other clusters, where it is linked with some.
     """
 
     listen: int
     admin: int
     agent: int
     link: int
+    zone: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class PortPlan:
         return cls(
             base,
             {
-                f"n{number}": NodePorts(*(base + 10 * number + each for each in (1, 2, 3, 4)))
+                f"n{number}": NodePorts(*(base + 10 * number + each for each in (1, 2, 3, 4, 5)))
                 for number in range(1, nodes + 1)
             },
         )
@@ -151,7 +153,7 @@ class PortPlan:
 
     def all(self) -> tuple[int, ...]:
         """Return every port of the stack, in ascending order."""
-        nodes = (port for node in self.nodes.values() for port in (node.listen, node.admin, node.agent, node.link))
+        nodes = (port for node in self.nodes.values() for port in astuple(node))
         return (self.entry, self.balancer_metrics, self.grid, self.prometheus, self.demo_page, *nodes)
 
     def taken(self) -> tuple[int, ...]:

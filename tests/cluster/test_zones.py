@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from gateway.client import connect
+from gateway.local import zones_demo
 from gateway.local.grid_server import GridRestart
+from gateway.local.narration import Narrator
+from gateway.local.ports import PortPlan
 from tests.cluster.crowds import Figures
 from tests.cluster.zone_kills import Account, Trial, pair, run
 from tests.support.faults import eventually
@@ -79,3 +85,16 @@ async def test_each_event_comes_once_to_all_clusters_of_a_ring_at_length(
     trial = await run(tmp_path, events=10_000, faults=30, seed=seed)
     assert trial.wrong == []
     figures(_figures(trial, 10_000))
+
+
+@pytest.mark.thorough
+async def test_the_demonstration_of_zones_keeps_every_promise(tmp_path: Path) -> None:
+    """What ``make zones`` runs."""
+    text = io.StringIO()
+    clusters = zones_demo.describe(tmp_path, [PortPlan.free(zones_demo.NODES) for _ in zones_demo.NAMES])
+    demo = zones_demo.ZonesDemo(clusters, Narrator(Console(file=text, width=120, highlight=False)))
+    assert await demo.run(), text.getvalue()
+    told = text.getvalue()
+    assert re.findall(r"(?m)^(\d)\. ", told) == list("12345")
+    assert "Every promise was kept" in told
+    assert re.search(r"n\d of north was killed; .* 300 of 300 events came to south and east", told)

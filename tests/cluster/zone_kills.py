@@ -30,8 +30,9 @@ import click
 from gateway.client import Session, Update, connect
 from gateway.local.admin import UNREACHABLE
 from gateway.local.grid_server import GridRestart
+from gateway.local.linked_clusters import join, zone_of
 from tests.cluster.ledgers import difference
-from tests.cluster.zone_stacks import ZoneStack, all_linked, join, zone_of, zone_stacks
+from tests.cluster.zone_stacks import ZoneStack, all_linked, zone_stacks
 from tests.support.faults import eventually
 from tests.support.times import PATIENCE, scaled
 

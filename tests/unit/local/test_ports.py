@@ -12,7 +12,7 @@ from gateway.local.ports import BLOCK, LOOPBACK, MAXIMUM_NODES, PortPlan, PortsT
 def test_all_ports_of_the_largest_stack_lie_in_its_block_once() -> None:
     ports = PortPlan.from_base(18_000, MAXIMUM_NODES).all()
 
-    assert len(set(ports)) == len(ports) == 5 + 4 * MAXIMUM_NODES
+    assert len(set(ports)) == len(ports) == 5 + 5 * MAXIMUM_NODES
     assert set(ports) <= set(range(18_000, 18_000 + BLOCK))
 
 
