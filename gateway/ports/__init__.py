@@ -98,6 +98,7 @@ from gateway.ports.history import (
     HistoryStore,
     KeptTopics,
 )
+from gateway.ports.hooks import HookHolder, HookSender, HookStore, HookTaken, NoPostAnswer, PostAnswer
 from gateway.ports.identity import (
     AuthenticationUnavailable,
     Authenticator,
@@ -391,6 +392,10 @@ __all__ = [
     "HistoryPage",
     "HistoryQuestion",
     "HistoryStore",
+    "HookHolder",
+    "HookSender",
+    "HookStore",
+    "HookTaken",
     "Identity",
     "InUse",
     "JournalBatch",
@@ -414,6 +419,7 @@ __all__ = [
     "MessageId",
     "Metrics",
     "NoLink",
+    "NoPostAnswer",
     "NoTracer",
     "NodeDirectory",
     "NodeEntry",
@@ -435,6 +441,7 @@ __all__ = [
     "PeerLinks",
     "PeerPlace",
     "PositionLost",
+    "PostAnswer",
     "ProcessMemory",
     "PublishCommand",
     "PublishResult",

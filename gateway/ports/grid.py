@@ -13,6 +13,7 @@ from gateway.ports.destinations import DestinationStore
 from gateway.ports.durables import DurableStore
 from gateway.ports.exchanges import ExchangeStore
 from gateway.ports.history import HistoryStore
+from gateway.ports.hooks import HookStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
 from gateway.ports.origins import OriginStore
@@ -115,6 +116,10 @@ class Grid(Protocol):
     @property
     def journal(self) -> JournalStore:
         """The session journal."""
+
+    @property
+    def hooks(self) -> HookStore:
+        """Hooks, which read the journal."""
 
     @property
     def state(self) -> GridState:

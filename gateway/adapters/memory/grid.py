@@ -8,6 +8,7 @@ from typing import Final
 from gateway.adapters.memory.durable_store import MemoryDurableStore
 from gateway.adapters.memory.exchange_store import MemoryExchangeStore
 from gateway.adapters.memory.grid_connection import GridConnection
+from gateway.adapters.memory.hook_store import MemoryHookStore
 from gateway.adapters.memory.queue_store import MemoryQueueStore
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stores import (
@@ -59,6 +60,7 @@ class MemoryGrid:
         self._link_tail = MemoryTopicTail(self._connection)
         self._call_keys = MemoryCallKeyStore(self._connection)
         self._journal = MemoryJournal(self._connection, node)
+        self._hooks = MemoryHookStore(self._connection)
 
     @property
     def sessions(self) -> MemorySessionStore:
@@ -139,6 +141,11 @@ class MemoryGrid:
     def journal(self) -> MemoryJournal:
         """See the port."""
         return self._journal
+
+    @property
+    def hooks(self) -> MemoryHookStore:
+        """See the port."""
+        return self._hooks
 
     @property
     def state(self) -> GridState:

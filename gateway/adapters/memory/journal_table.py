@@ -19,11 +19,13 @@ class JournalEntry:
         id: generation and sequence.
         count: of its events.
         events: as they were appended.
+        total: events that the stream had up to and with these.
     """
 
     id: tuple[int, int]
     count: int
     events: bytes
+    total: int = 0
 
 
 @dataclass(slots=True)
@@ -36,8 +38,9 @@ class JournalStream:
         last: id of the newest entry there ever was.
         committed: id up to which the reader has committed; None while it never did.
         lost: events cut before the reader had them.
-        unclaimed: events cut while nobody had ever committed.
+        unclaimed: events cut while nobody had ever committed, and no hook was there.
         producers: number of the last batch of each node incarnation.
+        total: events that the stream ever had.
     """
 
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -47,6 +50,7 @@ class JournalStream:
     lost: int = 0
     unclaimed: int = 0
     producers: dict[Incarnation, int] = field(default_factory=dict)
+    total: int = 0
 
 
 class Journal:
@@ -60,8 +64,17 @@ class Journal:
         self._length = length
         self._streams: dict[int, JournalStream] = {}
 
-    def append(self, batch: JournalBatch, producer: Incarnation, generation: GridGeneration) -> Appended:
-        """See ``JournalStore.append``, for one batch."""
+    def append(
+        self, batch: JournalBatch, producer: Incarnation, generation: GridGeneration, *, hooks: bool = False
+    ) -> Appended:
+        """See ``JournalStore.append``, for one batch.
+
+        Args:
+            batch: what to append.
+            producer: the node incarnation that appends.
+            generation: of the grid.
+            hooks: whether a hook has a cursor there.
+        """
         if not 0 <= batch.partition < JOURNAL_PARTITIONS:
             raise IndexError(f"there is no partition {batch.partition} of the journal")
         stream = self._streams.setdefault(batch.partition, JournalStream())
@@ -69,9 +82,10 @@ class Journal:
             return Appended(duplicate=True)
         sequence = stream.last[1] + 1 if stream.last[0] == generation else 0
         stream.last = (generation, sequence)
-        stream.entries.append(JournalEntry(stream.last, batch.count, batch.events))
+        stream.total += batch.count
+        stream.entries.append(JournalEntry(stream.last, batch.count, batch.events, stream.total))
         stream.producers[producer] = batch.number
-        return self._cut(stream)
+        return self._cut(stream, hooks=hooks)
 
     def stream(self, partition: int) -> JournalStream | None:
         """Look into a partition; None if nothing was ever appended to it."""
@@ -81,12 +95,12 @@ class Journal:
         """Name everything that is kept."""
         return {f"journal {partition}" for partition in self._streams}
 
-    def _cut(self, stream: JournalStream) -> Appended:
+    def _cut(self, stream: JournalStream, *, hooks: bool) -> Appended:
         unread = unclaimed = 0
         while len(stream.entries) > self._length:
             old = stream.entries.popleft()
             if stream.committed is None:
-                unclaimed += old.count
+                unclaimed += 0 if hooks else old.count
             elif old.id > stream.committed:
                 unread += old.count
         stream.lost += unread

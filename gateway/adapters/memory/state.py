@@ -11,6 +11,7 @@ from gateway.adapters.memory.call_key_table import CallKeys
 from gateway.adapters.memory.destination_table import Destinations
 from gateway.adapters.memory.durable_table import Durables
 from gateway.adapters.memory.exchange_table import Exchanges
+from gateway.adapters.memory.hook_table import Hooks
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
 from gateway.adapters.memory.revocation_table import Revocations
@@ -120,6 +121,7 @@ class GridData:
         self.transactions = TransactionTable()
         self._depth = depth
         self.journal = Journal(journal_length)
+        self.hooks = Hooks()
         self._run_id = NO_RUN
         self._generation = NEVER_ADOPTED
         self._seal = NO_SEAL

@@ -522,5 +522,8 @@ class MemoryJournal:
     async def append(self, batches: Sequence[JournalBatch]) -> list[Appended | Exception]:
         """See the port."""
         return await self._connection.run(
-            lambda grid, _now: [grid.journal.append(each, self._producer, grid.generation) for each in batches]
+            lambda grid, _now: [
+                grid.journal.append(each, self._producer, grid.generation, hooks=grid.hooks.has_cursor(each.partition))
+                for each in batches
+            ]
         )

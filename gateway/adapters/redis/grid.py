@@ -15,6 +15,7 @@ from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.gauges import ServerGauges
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.history import LogWriter, RedisHistory
+from gateway.adapters.redis.hooks import RedisHooks
 from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.nodes import RedisNodes
@@ -163,6 +164,7 @@ class RedisGrid:
         self._revocations = RedisRevocations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._destinations = RedisDestinations(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
         self._call_keys = RedisCallKeys(self._connection, keys)
+        self._hooks = RedisHooks(grid=self._connection, keys=keys, foreign=foreign)
         self._journal = RedisJournal(
             node=node, grid=self._connection, keys=keys, foreign=foreign, length=journal_length
         )
@@ -246,6 +248,11 @@ class RedisGrid:
     def journal(self) -> RedisJournal:
         """The session journal."""
         return self._journal
+
+    @property
+    def hooks(self) -> RedisHooks:
+        """Hooks, which read the journal."""
+        return self._hooks
 
     @property
     def state(self) -> GridState:

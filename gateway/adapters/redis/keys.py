@@ -179,9 +179,15 @@ key                              type    content
                                          a link after its time.
 ``P:{nodes}:cursors:<link>``     hash    topic partition → ``<generation>-<sequence>`` up to where a link has come; the
                                          empty partition → term of its carrier. Deleted when the link is no more.
+``P:{nodes}:hook-holders``       hash    hook → ``<node incarnation> <term> <until (ms)>`` of who delivers for it. As
+                                         the carriers, whose terms these are, too.
+``P:{nodes}:hooks``              hash    hook → what is said of it (JSON, ``gateway/core/hooks/status.py``), and
+                                         ``again <hook>`` → ``1`` if it is to be tried at once. Written by who delivers
+                                         and by administrators; deleted when the hook is forgotten.
 ``P:{j7}:journal``               stream  ``<generation>-<sequence>`` → ``["events", <JSON, one event a line>, "count",
-                                         <how many>]``. Appended to by nodes, trimmed by the reader when it has
-                                         committed, and by the cap ``journal_length``; stays.
+                                         <how many>, "total", <how many in the stream so far>]``. Appended to by nodes,
+                                         trimmed by the reader when it has committed, and by the cap ``journal_length``;
+                                         stays.
 ``P:{j7}:journal-state``         hash    Beside the stream; fields below. Stays.
 ===============================  ======  ==========================================================================
 
@@ -198,8 +204,10 @@ property ``$wills``) also ``ended_as`` (for which of them that counts) and ``exe
 
 Fields of the state of a journal stream: ``incarnation`` (random; another one when the grid had lost the stream),
 ``producer:<incarnation of a node>`` (``<number of its last batch> <when, in ms>``; forgotten a day after the last one),
-``lost`` (events that the cap cut before the reader had committed them), ``unclaimed`` (events that it cut while nobody
-had ever committed); and, written by the reader: ``reader`` (its name) and ``committed`` (id up to which it needs
+``events`` (how many the stream ever had), ``lost`` (events that the cap cut before the reader had committed them),
+``unclaimed`` (events that it cut while nobody had ever committed, and no hook was there); of each event hook
+``hook:<name>`` (``<term> <incarnation> <id>[.<events>] <events passed>``, its cursor; ``hook_read.lua``), and ``hooks``
+(how many these are); and, written by the reader: ``reader`` (its name) and ``committed`` (id up to which it needs
 nothing any more).
 """
 
@@ -297,6 +305,7 @@ class Keys:
         nodes = f"{prefix}:{{nodes}}:"
         self.revocations, self.revoked, self.revisions = f"{nodes}revocations", f"{nodes}revoked", f"{nodes}revisions"
         self.destinations, self.destination_news = f"{nodes}destinations", f"{nodes}destination-news"
+        self.hooks, self.hook_holders = f"{nodes}hooks", f"{nodes}hook-holders"
         self.zones = ZoneKeys(nodes)
         sessions = [f"{prefix}:{{{tag}}}:" for tag in SESSION_TAGS]
         topics = [f"{prefix}:{{{tag}}}:" for tag in TOPIC_TAGS]

@@ -1,6 +1,7 @@
 -- Append a batch of events to one partition of the journal, exactly once, and cut what is beyond the cap.
 --
--- KEYS[1] journal  stream  "<generation>-<sequence>" -> ["events", one JSON text a line, "count", how many]
+-- KEYS[1] journal  stream  "<generation>-<sequence>" -> ["events", one JSON text a line, "count", how many, "total", how
+--                          many there were in the stream up to and with these]
 -- KEYS[2] state    hash    see keys.py
 -- ARGV[1] generation that the caller has adopted
 -- ARGV[2] incarnation of the node that appends
@@ -17,20 +18,22 @@
 --
 -- Invariant: of one node incarnation numbers rise, and each is appended once. A stream and its state have the same
 -- incarnation: a partition that lost its stream begins another one, and knows nothing of what was committed before.
--- Whatever is cut before it was committed is counted.
+-- Whatever is cut before it was committed is counted; where hooks alone read, they find it by the totals.
 -- Needs foreign_ids.lua.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local producer = 'producer:' .. ARGV[2]
-local state = redis.call('HMGET', KEYS[2], 'incarnation', 'committed', producer)
+local state = redis.call('HMGET', KEYS[2], 'incarnation', 'committed', producer, 'events', 'hooks')
 local begins = not state[1] or redis.call('EXISTS', KEYS[1]) == 0
 if not begins and state[3] and (tonumber(string.match(state[3], '^%d+')) or 0) >= tonumber(ARGV[3]) then
   return {0, 0, 0, 0}
 end
 
 -- The first thing that is written, so that nothing was if Redis refuses.
+local total
 local function append()
-  return redis.pcall('XADD', KEYS[1], ARGV[1] .. '-*', 'events', ARGV[5], 'count', ARGV[4])
+  total = string.format('%.0f', (begins and 0 or tonumber(state[4] or '0') or 0) + ARGV[4])
+  return redis.pcall('XADD', KEYS[1], ARGV[1] .. '-*', 'events', ARGV[5], 'count', ARGV[4], 'total', total)
 end
 local entry, swept = append(), 0
 if type(entry) == 'table' and string.find(entry.err, 'equal or smaller', 1, true) then
@@ -68,7 +71,7 @@ if not state[3] then
     end
   end
 end
-redis.call('HSET', KEYS[2], producer, ARGV[3] .. ' ' .. string.format('%.0f', now))
+redis.call('HSET', KEYS[2], producer, ARGV[3] .. ' ' .. string.format('%.0f', now), 'events', total)
 
 local beyond = math.min(redis.call('XLEN', KEYS[1]) - ARGV[6], tonumber(ARGV[7]))
 if beyond <= 0 then
@@ -92,6 +95,9 @@ for _, old in ipairs(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', beyond)) d
   end
 end
 redis.call('XTRIM', KEYS[1], 'MAXLEN', '=', redis.call('XLEN', KEYS[1]) - beyond)
+if not committed and state[5] then
+  cut = 0
+end
 if cut > 0 then
   redis.call('HINCRBY', KEYS[2], committed and 'lost' or 'unclaimed', string.format('%.0f', cut))
 end
