@@ -47,6 +47,7 @@ from gateway.app.cluster.takeover.takeovers import Takeovers
 from gateway.app.connections.server import Connections
 from gateway.app.context import Context
 from gateway.app.destinations.destinations import Destinations
+from gateway.app.hooks import Hooks
 from gateway.app.journal import Announcer, Journal, JournalOptions
 from gateway.app.journal.node_events import NodeStarted, NodeStopped
 from gateway.app.operations.activity import Activity
@@ -82,6 +83,7 @@ from gateway.ports import (
     EventLog,
     Grid,
     GridUnavailable,
+    HookSender,
     MasterWish,
     Metrics,
     PeerLinks,
@@ -121,6 +123,7 @@ class Node:
         process_memory: tells how much memory is left; None if nobody can.
         links: to the other nodes, listening; None to have none.
         zone_links: the port for links with other clusters; None to have none.
+        hook_sender: posts events to the receivers of hooks; None to have none.
 
     Attributes:
         me: as given.
@@ -138,6 +141,7 @@ class Node:
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
         linked_clusters: its links with other clusters; None if it has none.
+        hooks: who gets events by HTTP; None if nobody does.
         mirror: keeps a backup of it; None if it is to have none.
         holder: the copies that it keeps for others; None if it has no links.
     """
@@ -162,6 +166,7 @@ class Node:
         process_memory: ProcessMemory | None = None,
         links: PeerLinks | None = None,
         zone_links: ZoneLinks | None = None,
+        hook_sender: HookSender | None = None,
     ) -> None:
         activity = Activity(log, wall=clock.wall)
         limits = Limits(parameters, clock=clock, metrics=metrics, log=activity)
@@ -305,7 +310,7 @@ class Node:
         self._membership.report_by(self._reports)
         self.zones = Zones(context, self.sessions, is_master=lambda: self._membership.is_master)
         requests.durables.on_open = self.zones.interest.durables.hold
-        self.linked_clusters = self._link_clusters(context, zone_links)
+        self.linked_clusters, self.hooks = self._link_clusters(context, zone_links), self._make_hooks(hook_sender)
         self._takeovers, self._suspicion = self._make_takeovers(context)
         self._planned_stop = PlannedStop(
             context,
@@ -342,6 +347,10 @@ class Node:
             revocations=ClusterRevocations(self.revocations),
         )
         watch_sessions(metrics, self.sessions, lambda: self.draining)
+
+    def _make_hooks(self, sender: HookSender | None) -> Hooks | None:
+        """Make what posts events to receivers."""
+        return None if sender is None else Hooks(self._context, sender, alive=lambda: self._membership.alive)
 
     def _make_mirror(self, context: Context) -> MirrorSource | None:
         """Make what keeps a backup; output waits for it where the settings or the roles of a session ask for that."""
@@ -448,6 +457,8 @@ class Node:
             self._background.forever(self._suspicion.run, "suspicion")
         if self.mirror is not None:
             self._background.forever(self.mirror.run, "mirror")
+        if self.hooks is not None:
+            self._background.forever(self.hooks.run, "hooks")
         self._background.forever(self._takeovers.run, "takeovers")
         self._background.forever(self._membership.reap, "reaper")
         self._background.forever(self._followers.run, "followers")
@@ -544,6 +555,8 @@ class Node:
         self.sessions.close()
         if self.linked_clusters is not None:
             await self.linked_clusters.close()
+        if self.hooks is not None:
+            await self.hooks.close()
         await self._background.close()
         if self.links is not None:
             await self.links.links.close()

@@ -20,6 +20,7 @@ from gateway.adapters.admin import (
     Guard,
     built_in,
 )
+from gateway.adapters.hook_sender import HttpHookSender
 from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.metrics import CountedEventLog, PrometheusMetrics
@@ -153,6 +154,7 @@ class Gateway:
             process_memory=LinuxMemory(settings.memory_limit),
             links=self._links,
             zone_links=self._zone_links,
+            hook_sender=HttpHookSender(),
         )
         self._reloading = FileReloader(
             self.node,
@@ -162,6 +164,8 @@ class Gateway:
             admin_tokens=self._admin_tokens,
             policy=settings.policy,
             destinations=settings.destinations,
+            hooks=settings.hooks,
+            dev=settings.dev,
             log=self.log,
         )
         self._clients = WebSocketServer(

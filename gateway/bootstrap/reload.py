@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
 from gateway.adapters.admin import AdminTokens, TokensFileError
@@ -13,8 +13,12 @@ from gateway.adapters.tls import TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.app.node import Node
 from gateway.authenticators import Authentication
+from gateway.catalogue import hook_log_events
 from gateway.catalogue import log_events as events
+from gateway.core.hooks.hook import Hook
 from gateway.ports import EventLog, TooManyDestinations
+from gateway.settings.errors import ConfigurationError
+from gateway.settings.hooks import read_hooks
 
 
 class FileReloader:
@@ -28,10 +32,13 @@ class FileReloader:
         admin_tokens: of administrators, if there are any.
         policy: the file that says who may do what, if there is one.
         destinations: the file that says what paths are, if there is one.
+        hooks: the file that says who gets events by HTTP, if there is one.
+        dev: allow http to any receiver.
         log: told what was read, and what was not.
 
     Raises:
         DestinationFileError: the file of destinations cannot be used, so that the node had better not start.
+        ConfigurationError: likewise of the file of hooks.
     """
 
     def __init__(
@@ -44,6 +51,8 @@ class FileReloader:
         admin_tokens: AdminTokens | None,
         policy: Path | None,
         destinations: Path | None,
+        hooks: Path | None,
+        dev: bool,
         log: EventLog,
     ) -> None:
         self._node = node
@@ -55,9 +64,13 @@ class FileReloader:
         if destinations is not None:
             read_destinations(destinations)
         self._destinations = destinations
+        self._hooks, self._dev = hooks, dev
         self._log = log
+        if hooks is not None:
+            self._apply_hooks(read_hooks(hooks, dev=dev))
         self._policy_reader = asyncio.Lock()
         self._destination_reader = asyncio.Lock()
+        self._hook_reader = asyncio.Lock()
         self._reloads: set[asyncio.Task[None]] = set()
 
     def reload(self) -> None:
@@ -73,6 +86,8 @@ class FileReloader:
         else:
             self._begin(self._reload_policy(self._policy), "reload-policy")
         self.apply_destinations()
+        if self._hooks is not None:
+            self._begin(self._reload_hooks(self._hooks), "reload-hooks")
 
     def apply_destinations(self) -> None:
         """Read the file of destinations, if there is one, and have the grid hold what it says as soon as it can."""
@@ -116,6 +131,21 @@ class FileReloader:
                 # It says what administrators may do, too.
                 self._node.enforcement.review()
             self.tell_undefined_roles()
+
+    async def _reload_hooks(self, file: Path) -> None:
+        """Read the hooks again, in a thread as the policy."""
+        async with self._hook_reader:  # the file that is read last is the one in force at the end
+            try:
+                hooks = await asyncio.to_thread(read_hooks, file, dev=self._dev)
+            except ConfigurationError as error:
+                self._log.emit(hook_log_events.HOOKS_KEPT, error=str(error))
+            else:
+                self._apply_hooks(hooks)
+
+    def _apply_hooks(self, hooks: Sequence[Hook]) -> None:
+        if self._node.hooks is not None:
+            self._node.hooks.apply(hooks)
+            self._log.emit(hook_log_events.HOOKS_APPLIED, hooks=[each.name for each in hooks])
 
     async def _apply_destinations(self, file: Path) -> None:
         """Read the destinations, in a thread as the policy."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.catalogue import (
     exchange_log_events,
+    hook_log_events,
     journal_log_events,
     takeover_log_events,
     will_log_events,
@@ -580,6 +581,7 @@ LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(
         globals(),
         vars(exchange_log_events),
         vars(journal_log_events),
+        vars(hook_log_events),
         vars(takeover_log_events),
         vars(will_log_events),
         vars(zone_link_log_events),

@@ -27,6 +27,7 @@ from gateway.catalogue.log_event import Level
 from gateway.cli.authorisation import policy_of
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings
+from gateway.settings.hooks import read_hooks
 
 if TYPE_CHECKING:
     from gateway.adapters.admin import AdminTokens
@@ -46,6 +47,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     authentication = _check_authentication(loaded)
     policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
     destinations = None if loaded.settings.destinations is None else _destinations_of(loaded.settings.destinations)
+    hooks = None if loaded.settings.hooks is None else read_hooks(loaded.settings.hooks, dev=loaded.settings.dev)
     administrators = _check_administrators(loaded)
     undefined = _undefined_roles(administrators, policy)
     links = _check_links(loaded)
@@ -60,6 +62,8 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     if destinations is not None:
         kinds = Counter(each.kind.value for each in destinations)
         click.echo(f"destinations: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items())) or 'none'}")
+    if hooks is not None:
+        click.echo(f"hooks: {', '.join(each.name for each in hooks) or 'none'}")
     if administrators is not None:
         click.echo(f"administrators: {len(administrators)}")
     if links is not None:

@@ -131,6 +131,12 @@ def _ports(settings: Settings, place: Place) -> Iterator[Problem]:
 
 
 def _journal(settings: Settings, place: Place) -> Iterator[Problem]:
+    if settings.hooks is not None and not settings.journal:
+        yield Problem(
+            _places(place, "hooks", "journal"),
+            "there are event hooks, and no session journal from which they could take events",
+            "give --journal, or remove the hooks",
+        )
     file = settings.journal_principals_key_file
     if settings.journal and settings.journal_principals is PrincipalNames.HASHED and file is None:
         yield Problem(

@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from gateway.adapters.authentication.claims import LONGEST_CREDENTIAL
-from gateway.adapters.authentication.fetcher import Fetcher, NoAnswer, place_of
 from gateway.adapters.authentication.principals import check_end, check_properties, check_roles, is_valid_principal
 from gateway.adapters.authentication.secret_hashes import CredentialDigests
 from gateway.adapters.authentication.strict_json import read_object
+from gateway.adapters.fetcher import Fetcher, NoAnswer, place_of
 from gateway.ports import AuthenticationUnavailable, Credentials, CredentialsRefused, Identity, VerificationPool
 
 LARGEST_ANSWER: Final = 64 * 1024

@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from gateway.adapters.authentication.fetcher import Fetcher, NoAnswer, give_up, place_of
 from gateway.adapters.authentication.key_sets import (
     LARGEST_FILE,
     Algorithm,
@@ -25,6 +24,7 @@ from gateway.adapters.authentication.key_sets import (
     VerificationKey,
     read_jwks,
 )
+from gateway.adapters.fetcher import Fetcher, NoAnswer, give_up, place_of
 from gateway.catalogue import log_events as events
 from gateway.ports import AuthenticationUnavailable, EventLog
 

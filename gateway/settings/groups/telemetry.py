@@ -70,6 +70,14 @@ class JournalSettings:
         "holds the events of one node in half a second, 64 KiB at most. The same on all nodes.",
         reason="A few hours of an ordinary day, in some hundred MB; a reader of the journal needs minutes of it.",
     )
+    hooks: Path | None = optional(
+        File(),
+        "File that says who gets which events of the journal by HTTP: "
+        "[Send events to other systems](../how-to/send-events-to-other-systems.md). Read again on SIGHUP. Needs the "
+        "journal. The same on all nodes.",
+        absent="nobody gets events",
+        reason="Only you know who needs them.",
+    )
     journal_principals: PrincipalNames = setting(
         OneOf(PrincipalNames),
         PrincipalNames.PLAIN,
