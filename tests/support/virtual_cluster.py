@@ -45,7 +45,7 @@ from gateway.bootstrap.parameters import parameters_of
 from gateway.core.pacing.verification_ranks import VerificationRates
 from gateway.core.topics.topics import SESSION_PARTITIONS, session_partition
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId
-from gateway.ports import SessionRecord
+from gateway.ports import HookSender, SessionRecord
 from gateway.settings import Settings
 from tests.contract.examples import session
 from tests.support.nodes import QUICK
@@ -127,6 +127,7 @@ class VirtualCluster:
         before_step: awaited before each of them; may kill whoever is about to do it.
         zone_network: between clusters; None if this one has no links with others.
         name: of the cluster, there.
+        hook_sender: makes what a node of this name posts to receivers with; None if there are no hooks.
     """
 
     settings: dict[str, Any]
@@ -138,6 +139,7 @@ class VirtualCluster:
     before_step: Callable[[VirtualNode, NodeRef, str, int], Awaitable[None]] | None = None
     zone_network: MemoryZoneNetwork | None = None
     name: str = ""
+    hook_sender: Callable[[str], HookSender] | None = None
 
     def now(self) -> float:
         """Read the clock of all nodes and of the grid."""
@@ -183,6 +185,7 @@ class VirtualCluster:
             journal=JournalOptions(release="test"),
             links=links,
             zone_links=zone_links,
+            hook_sender=None if self.hook_sender is None else self.hook_sender(name),
         )
         made = self.nodes[me] = VirtualNode(me, node, grid, log, metrics, zone_links)
         stages = node._takeovers._stages
