@@ -185,5 +185,43 @@ GRID: Final = Dashboard(
                 ),
             ),
         ),
+        Section(
+            "Event hooks",
+            (
+                Panel(
+                    title="Events taken by receivers",
+                    meaning="Events that receivers have taken, requests to them that failed, and gaps that they were "
+                    "told.",
+                    queries=(
+                        Query(rate("gateway_hook_events_total", by="hook"), "{{hook}}"),
+                        Query(f"{rate('gateway_hook_failures_total', by='hook')} > 0", "failed requests: {{hook}}"),
+                        Query(f"{rate('gateway_hook_gaps_total', by='hook')} > 0", "gaps: {{hook}}"),
+                        Query(f"{rate('gateway_hook_missing_events_total', by='hook')} > 0", "missing: {{hook}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                    empty="there are no hooks",
+                ),
+                Panel(
+                    title="Age of the oldest event not taken",
+                    meaning="How long the oldest event that is being sent has waited for its receiver.",
+                    queries=(Query(f"max by (hook) (gateway_hook_behind_seconds{{{CLUSTER}}})", "{{hook}}"),),
+                    unit=Unit.SECONDS,
+                    empty="there are no hooks",
+                ),
+                Panel(
+                    title="Answering, p99",
+                    meaning="Time of receivers to answer a request, p99.",
+                    queries=(Query(quantile(0.99, "gateway_hook_request_seconds", by="node"), "{{node}}"),),
+                    unit=Unit.SECONDS,
+                    empty="there are no hooks",
+                ),
+                Panel(
+                    title="Events behind",
+                    meaning="Events of the journal that a hook has yet to pass.",
+                    queries=(Query(f"max by (hook) (gateway_hook_behind_events{{{CLUSTER}}})", "{{hook}}"),),
+                    empty="there are no hooks",
+                ),
+            ),
+        ),
     ),
 )

@@ -20,7 +20,8 @@ out."""
 
 _STREAMS: Final = f"""`P:{{jN}}:journal` for N from 0 to {JOURNAL_PARTITIONS - 1}, where `P` is the setting
 `grid_prefix`. What happens to a session is all in one stream, in order; so is what happens to a node. Each entry has
-two fields: `events`, JSON, one event a line, {BATCH_BYTES // 1024} KiB at most; and `count`, how many. Its id is
+three fields: `events`, JSON, one event a line, {BATCH_BYTES // 1024} KiB at most; `count`, how many; and `total`, how
+many the stream has had up to and with these. Its id is
 `<generation of the grid>-<sequence>` and never stands for another entry, also after the grid was rolled back. The hash
 `P:{{jN}}:journal-state` beside it says which `incarnation` of the stream it is, another one when the grid had lost it,
 and up to which id the reader has `committed`. A node writes about every {GATHER:g} s, and a batch exactly once, however

@@ -10,9 +10,11 @@ from gateway.catalogue.log_event import Level
 from gateway.catalogue.log_events import LOG_EVENTS
 from gateway.catalogue.metric import LATENCY_BUCKETS, Kind, Metric
 from gateway.catalogue.metrics import EVENTS, METRICS
+from gateway.core.hooks.hook import MOST_HOOKS
 from gateway.core.wire.codes import AT_ONCE_RANGE, CLOSE_CODES, ERRORS, LATER_RANGE, NEVER_RANGE, Reconnect
 from gateway.settings import AUTHENTICATOR_FILES, GROUPS, OTHER_VARIABLES
-from gateway.settings.declaration import Setting
+from gateway.settings.declaration import Setting, declared_in
+from gateway.settings.hooks import HookSettings
 from scripts.reference.admin_api import admin_api_page
 from scripts.reference.authentication import AUTHENTICATION_GROUPS, AUTHENTICATION_INTRODUCTION
 from scripts.reference.budgets import INTRODUCTION as BUDGETS_INTRODUCTION
@@ -28,6 +30,7 @@ def configuration_page() -> str:
     blocks = [_CONFIGURATION_INTRODUCTION]
     for group in GROUPS:
         blocks += [f"## {group.title}", group.introduction, _settings_table(group.settings)]
+    blocks += ["## Hooks", _HOOKS_INTRODUCTION, _settings_table(declared_in(HookSettings, "hooks"))]
     blocks += ["## What one client can take of a node", BUDGETS_INTRODUCTION, budgets_table()]
     blocks += ["### What no setting says", FIXED_BUDGETS_INTRODUCTION, fixed_budgets_table()]
     blocks += [
@@ -59,6 +62,11 @@ def authentication_page() -> str:
         blocks += [f"## {name}", AUTHENTICATION_GROUPS[group.__name__], _settings_table(settings)]
     return page("Authentication", *blocks)
 
+
+_HOOKS_INTRODUCTION: Final = f"""\
+The setting `hooks` names a TOML file with a section `[[hook]]` for each receiver of events, {MOST_HOOKS} at most; see
+[Send events to other systems](../how-to/send-events-to-other-systems.md). These are its keys. Relative paths start from
+the folder of that file."""
 
 _CONFIGURATION_HEADINGS: Final = ("Setting", "Default", "Values", "Meaning, and *why this default*")
 

@@ -188,6 +188,18 @@ CASES: Final[dict[str, Case]] = {
             {'gateway_journal_cut_total{node="n1",state="unread"}': grows(100)},
         ),
     ),
+    "GatewayHookBehind": Case(
+        {'gateway_hook_behind_seconds{node="n1",hook="crm"}': still(700)},
+        ({'gateway_hook_behind_seconds{node="n1",hook="crm"}': still(20)},),
+    ),
+    "GatewayHookSuspended": Case(
+        {'gateway_hook_suspended{node="n1",hook="crm"}': still(1)},
+        ({'gateway_hook_suspended{node="n1",hook="crm"}': still(0)},),
+    ),
+    "GatewayHookGap": Case(
+        {'gateway_hook_gaps_total{node="n1",hook="crm"}': grows(1)},
+        ({'gateway_hook_gaps_total{node="n1",hook="crm"}': still(4)},),
+    ),
     "GatewayEndpointUnreachable": Case(
         {**TRIED, 'probe_success{job="endpoint",instance="gateway.example:443"}': "1x15 0x5"},
         (TRIED, {'probe_success{job="other",instance="gateway.example:443"}': still(0)}),

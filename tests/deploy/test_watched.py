@@ -43,6 +43,7 @@ ONLY_SHOWN: Final = {
     "gateway_links_refused_total": "a node that is refused makes GatewayLinkDown; strangers get no further",
     "gateway_links_lost_total": "a link that does not come back makes GatewayLinkDown",
     "gateway_zone_links_lost_total": "a link that does not come back makes GatewayZoneLinkDown",
+    "gateway_hook_behind_events": "events that nobody wants are among them; those that wait make GatewayHookBehind",
     "gateway_history_gaps_total": "readers were away for longer than the history is kept, and are told so",
     "gateway_mirror_lag_seconds": "no client waits for a backup; one that is too slow is filled anew",
     "gateway_mirror_copies_lost_total": "broken ones make GatewayBug; without room, clients fail over",

@@ -30,6 +30,7 @@ from gateway.adapters.policy import read_policy
 from gateway.catalogue import log_events, metrics
 from gateway.cli.program import program as gateway_program
 from gateway.core import journal
+from gateway.core.hooks.cursor import GapReason
 from gateway.core.wire import packets
 from gateway.core.wire.codes import CLOSE_CODES, ErrorCode, FailoverReason, Outcome
 from gateway.lazy_commands import LazyGroup
@@ -40,7 +41,9 @@ from gateway.settings import (
     read_callback_settings,
     read_jwt_settings,
 )
+from gateway.settings.declaration import declared_in
 from gateway.settings.grid_url import SENTINEL_OPTIONS
+from gateway.settings.hooks import HookSettings, read_hooks
 from lb.cli import main as lb_program
 from lb.topology import Topology, build
 from pipeline.bronze.source import NAME as BRONZE_SOURCE
@@ -229,6 +232,14 @@ def test_toml_has_settings_that_exist(block: Block, tmp_path: Path) -> None:
         file = tmp_path / "destinations.toml"
         file.write_text(block.text, "utf-8")
         read_destinations(file)
+    elif "hook" in values:
+        file = tmp_path / "hooks.toml"
+        file.write_text(block.text, "utf-8")
+        for hook in values["hook"]:
+            secret = tmp_path / hook["secret_file"]
+            secret.parent.mkdir(exist_ok=True)
+            secret.write_text(f"whsec_{'A' * 32}", "utf-8")
+        read_hooks(file)
     elif "lake" in values:
         file = tmp_path / "pipeline.toml"
         file.write_text(block.text, "utf-8")
@@ -475,6 +486,7 @@ def known_names() -> frozenset[str]:
     names |= {each.name for each in (*SILVER_COLUMNS, *INTERVAL_COLUMNS)}
     names |= {name for each in TABLES.values() for name in (each.name, *(column.name for column in each.columns))}
     names |= {each.name for _, _, keys in AUTHENTICATOR_FILES for each in keys}
+    names |= {each.name for each in declared_in(HookSettings, "")} | {each.value for each in GapReason}
     for kind in vars(packets).values():
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             names |= {field.name for field in dataclasses.fields(kind)}

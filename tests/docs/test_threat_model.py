@@ -61,5 +61,6 @@ def test_the_interfaces_are_those_of_the_gateway() -> None:
         "Files and environment",
         "Logs and metrics",
         "Session journal",
+        "Event hooks",
         "Console",
     ]
