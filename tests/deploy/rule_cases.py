@@ -72,6 +72,9 @@ NODES: Final = {
 NODE: Final = {"node": "n1"}
 TARGET: Final = {"job": "gateway", "node": "n1", "instance": "a"}
 BALANCER: Final = {"job": "haproxy", "instance": "h"}
+HOOK: Final = {"hook": "crm"}
+"""Labels of alerts about a hook."""
+
 ENDPOINT: Final = {"job": "endpoint", "instance": "gateway.example:443"}
 TRIED: Final = {
     'up{job="endpoint",instance="gateway.example:443"}': still(1),
@@ -191,14 +194,17 @@ CASES: Final[dict[str, Case]] = {
     "GatewayHookBehind": Case(
         {'gateway_hook_behind_seconds{node="n1",hook="crm"}': still(700)},
         ({'gateway_hook_behind_seconds{node="n1",hook="crm"}': still(20)},),
+        HOOK,
     ),
     "GatewayHookSuspended": Case(
         {'gateway_hook_suspended{node="n1",hook="crm"}': still(1)},
         ({'gateway_hook_suspended{node="n1",hook="crm"}': still(0)},),
+        HOOK,
     ),
     "GatewayHookGap": Case(
         {'gateway_hook_gaps_total{node="n1",hook="crm"}': grows(1)},
         ({'gateway_hook_gaps_total{node="n1",hook="crm"}': still(4)},),
+        HOOK,
     ),
     "GatewayEndpointUnreachable": Case(
         {**TRIED, 'probe_success{job="endpoint",instance="gateway.example:443"}': "1x15 0x5"},
