@@ -10,6 +10,7 @@ from typing import Final
 from gateway.app.administration import (
     ClusterDestinations,
     ClusterDurables,
+    ClusterHooks,
     ClusterNodes,
     ClusterQueues,
     ClusterRevocations,
@@ -342,6 +343,7 @@ class Node:
             topics=ClusterTopics(context, self._store, self.sessions),
             destinations=ClusterDestinations(self.destinations),
             zones=ClusterZones(context, self.zones.knowledge, self.linked_clusters),
+            hooks=ClusterHooks(context.grid.hooks),
             durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),
             queues=ClusterQueues(context.grid.queues),
             revocations=ClusterRevocations(self.revocations),

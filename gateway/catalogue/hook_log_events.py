@@ -35,8 +35,8 @@ HOOK_RECOVERED = LogEvent(
 HOOK_SUSPENDED = LogEvent(
     "hook_suspended",
     Level.WARNING,
-    "A receiver answered that it is gone (410). Nothing is sent to it until its URL is changed. Remove the hook if it "
-    "is not needed any more.",
+    "A receiver answered that it is gone (410). Nothing is sent to it until its URL is changed, or an administrator "
+    "asks for another attempt (`gateway admin hooks retry`). Remove the hook if it is not needed any more.",
     ("hook",),
 )
 HOOK_GAP = LogEvent(

@@ -24,6 +24,7 @@ from gateway.ports.administration_basics import (
 )
 from gateway.ports.destination_administration import DestinationAdministration, DestinationView
 from gateway.ports.durable_administration import DurableAdministration
+from gateway.ports.hook_administration import HookAdministration
 from gateway.ports.queue_administration import QueueAdministration
 from gateway.ports.zone_administration import ZoneAdministration
 
@@ -37,6 +38,7 @@ __all__ = [
     "Forbidden",
     "HeldElsewhere",
     "HistoryView",
+    "HookAdministration",
     "LiveSession",
     "NodeAdministration",
     "NodeState",
@@ -562,6 +564,7 @@ class Administration:
         topics: the topics of the cluster.
         destinations: what paths are.
         durables: durable subscriptions.
+        hooks: event hooks.
         queues: the queues of the cluster.
         zones: zones, their members, and joins.
         revocations: what is blocked.
@@ -574,6 +577,7 @@ class Administration:
     topics: TopicAdministration
     destinations: DestinationAdministration
     durables: DurableAdministration
+    hooks: HookAdministration
     queues: QueueAdministration
     zones: ZoneAdministration
     revocations: RevocationAdministration

@@ -149,6 +149,29 @@ def test_only_the_commit_trims_and_leaves_the_lag(place: JournalPlace, feeder: F
     stream.stop()
 
 
+def test_what_an_event_hook_has_yet_to_pass_is_not_trimmed(
+    place: JournalPlace, feeder: Feeder, journal: Journal
+) -> None:
+    feeder._batch = 1
+    feeder.feed(1000, sessions=1)
+    ((used, state),) = [each for each in journal.states().items() if each[1].incarnation]
+    hash_key = state_key(place.prefix, used)
+
+    def first_left() -> int:
+        commit(journal, {used: Position(state.incarnation, state.last)}, "r", 0)
+        first = journal.state(used).first
+        return -1 if first is None else first.sequence
+
+    feeder.client.hset(hash_key, "hook:crm", f"7 {state.incarnation} 1-500.2 500")
+    # Redis removes whole nodes of a stream, up to 100 entries.
+    left = first_left()
+    assert 390 <= left <= 500
+    feeder.client.hset(hash_key, "hook:crm", "7 another 1-999 999")
+    assert first_left() == left, "its cursor is of another incarnation, so that it has all of this before it"
+    feeder.client.hdel(hash_key, "hook:crm")
+    assert first_left() >= 890
+
+
 def test_of_two_readers_that_start_together_one_has_the_journal(place: JournalPlace, journal: Journal) -> None:
     """Both have seen that nobody reads it; each of them claims."""
     together, won = threading.Barrier(2), []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Self
@@ -29,6 +29,7 @@ class HookReceiver:
         takes: whether what comes is taken.
         hangs: whether nothing is answered at all.
         then_closes: whether the connection is closed behind the answer.
+        before_answer: awaited when a request was taken, before it is answered; None for nothing.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class HookReceiver:
         self.takes = True
         self.hangs = False
         self.then_closes = False
+        self.before_answer: Callable[[], Awaitable[None]] | None = None
         self.open = 0
         self._server: asyncio.Server | None = None
         self._port = 0
@@ -106,6 +108,8 @@ class HookReceiver:
                     break
                 if self.takes:
                     self.events += orjson.loads(body)
+                if self.before_answer is not None:
+                    await self.before_answer()
                 writer.write(self.answer)
                 await writer.drain()
                 if self.then_closes:

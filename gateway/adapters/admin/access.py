@@ -160,6 +160,8 @@ class Action(StrEnum):
     DESTINATIONS_DECLARE = "destinations:declare"
     QUEUES_READ = "queues:read"
     QUEUES_WRITE = "queues:write"
+    HOOKS_READ = "hooks:read"
+    HOOKS_RETRY = "hooks:retry"
     ZONES_READ = "zones:read"
     ZONES_CHANGE = "zones:change"
     REVOCATIONS_READ = "revocations:read"
@@ -181,6 +183,7 @@ ROLES: Final[dict[str, frozenset[str]]] = {
         Action.SESSIONS_MOVE,
         Action.SESSIONS_NOTIFY,
         Action.QUEUES_WRITE,
+        Action.HOOKS_RETRY,
         Action.REVOCATIONS_WRITE,
     },
     "administrator": frozenset({EVERYTHING}),

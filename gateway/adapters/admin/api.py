@@ -40,6 +40,7 @@ _UNKNOWN: Final = {
     "topic": Kind.TOPIC_UNKNOWN,
     "destination": Kind.DESTINATION_UNKNOWN,
     "durable": Kind.DURABLE_UNKNOWN,
+    "hook": Kind.HOOK_UNKNOWN,
     "queue": Kind.QUEUE_UNKNOWN,
     "revocation": Kind.REVOCATION_UNKNOWN,
     "zone": Kind.ZONE_UNKNOWN,

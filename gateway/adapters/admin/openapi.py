@@ -41,6 +41,7 @@ _TAGS: Final = {
     "Topics": "Topics and their values.",
     "Destinations": "What paths are.",
     "Durable subscriptions": "Places in topics with history that outlive sessions.",
+    "Event hooks": "Who gets events of the session journal by HTTP, and how that goes.",
     "Queues": "Queues, and the messages that nobody is given any more.",
     "Zones": "Zones of clusters, and static joins between them.",
     "Revocations": "Blocked sessions, principals and credentials.",

@@ -35,6 +35,7 @@ class Kind(Enum):
     DESTINATION_UNKNOWN = (HTTPStatus.NOT_FOUND, "Nobody says what this is")
     DURABLE_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such durable subscription")
     QUEUE_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such queue")
+    HOOK_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such event hook")
     REVOCATION_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such revocation")
     ZONE_UNKNOWN = (HTTPStatus.NOT_FOUND, "The cluster is in no zone")
     JOIN_UNKNOWN = (HTTPStatus.NOT_FOUND, "There is no such join")

@@ -2,6 +2,7 @@
 
 from gateway.app.administration.destinations import ClusterDestinations
 from gateway.app.administration.durables import ClusterDurables
+from gateway.app.administration.hooks import ClusterHooks
 from gateway.app.administration.nodes import ClusterNodes
 from gateway.app.administration.queues import ClusterQueues
 from gateway.app.administration.revocations import ClusterRevocations
@@ -12,6 +13,7 @@ from gateway.app.administration.zones import ClusterZones
 __all__ = [
     "ClusterDestinations",
     "ClusterDurables",
+    "ClusterHooks",
     "ClusterNodes",
     "ClusterQueues",
     "ClusterRevocations",

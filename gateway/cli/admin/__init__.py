@@ -33,6 +33,7 @@ _COMMANDS: Final = {
     ),
     "queue": LazyCommand("gateway.cli.admin.queues", "queue", "See queues, and put dead letters back or drop them."),
     "durable": LazyCommand("gateway.cli.admin.durables", "durable", "See durable subscriptions, and remove them."),
+    "hooks": LazyCommand("gateway.cli.admin.hooks", "hooks", "See event hooks, and try a receiver at once."),
     "zone": LazyCommand("gateway.cli.admin.zones", "zone", "See and change in which zone this cluster is."),
     "join": LazyCommand(
         "gateway.cli.admin.zones", "joins", "See and change static joins with clusters of other zones."

@@ -42,6 +42,8 @@ ADMIN_ACTIONS: Final[Mapping[str, str]] = {
     "zones:read": "see zones, their members, joins and links",
     "zones:change": "make, join and leave zones, and change joins",
     "destinations:read": "see what paths are",
+    "hooks:read": "see event hooks, and how their receivers are",
+    "hooks:retry": "have a receiver of an event hook tried at once",
     "queues:read": "see queues, and their dead letters",
     "queues:write": "put dead letters of queues back, or drop them",
     "nodes:drain": "drain a node, and let it serve again",

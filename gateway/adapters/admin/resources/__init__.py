@@ -4,6 +4,7 @@ from gateway.adapters.admin.operations import Operation
 from gateway.adapters.admin.resources import (
     destinations,
     durables,
+    hooks,
     nodes,
     queues,
     revocations,
@@ -19,6 +20,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *topics.OPERATIONS,
     *destinations.OPERATIONS,
     *durables.OPERATIONS,
+    *hooks.OPERATIONS,
     *queues.OPERATIONS,
     *zones.OPERATIONS,
     *revocations.OPERATIONS,
