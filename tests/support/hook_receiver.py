@@ -40,10 +40,9 @@ class HookReceiver:
         self.hangs = False
         self.then_closes = False
         self.before_answer: Callable[[], Awaitable[None]] | None = None
-        self.open = 0
         self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
         self._port = 0
-        self._now = 0.0
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -56,6 +55,11 @@ class HookReceiver:
     def url(self) -> str:
         """Where events are posted."""
         return f"http://127.0.0.1:{self._port}/hook?token=not-to-be-shown"
+
+    @property
+    def open(self) -> int:
+        """How many connections are open."""
+        return len(self._writers)
 
     @property
     def ids(self) -> list[str]:
@@ -72,10 +76,12 @@ class HookReceiver:
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Accept nothing any more."""
+        """Accept nothing any more, and break what is open."""
         if self._server is not None:
             self._server.close()
             self._server = None
+        for writer in tuple(self._writers):
+            writer.transport.abort()
 
     def fail(self, status: int, headers: Mapping[str, str] | None = None) -> None:
         """Refuse from now on."""
@@ -94,7 +100,7 @@ class HookReceiver:
         )
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.open += 1
+        self._writers.add(writer)
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while True:
                 head = (await reader.readuntil(_END_OF_HEAD)).decode().split("\r\n")
@@ -114,7 +120,7 @@ class HookReceiver:
                 await writer.drain()
                 if self.then_closes:
                     break
-        self.open -= 1
+        self._writers.discard(writer)
         writer.close()
 
 
