@@ -171,6 +171,7 @@ def _type(schema: Mapping[str, Any]) -> str:
 def _link(name: str) -> str:
     enumerated = {
         "NodeState": "string",
+        "HookState": "string",
         "Origin": "`administrator` or `file`",
         "RevocationKind": "`credential`, `principal` or `session`",
     }
