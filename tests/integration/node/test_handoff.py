@@ -11,6 +11,8 @@ import pytest
 from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.delivery.replay import replays
 from gateway.app.session.cuts import Cuts
+from gateway.app.session.request_lane import RequestLane
+from gateway.app.session.session import Session
 from gateway.catalogue.log_events import CONNECTION_FAILED
 from gateway.core.session.handoff import GONE, OFFER, TAKE, TAKEN, UNCLAIMED, Given, Take, encode_offer
 from gateway.core.topics.topics import topic_partition
@@ -267,6 +269,45 @@ async def test_what_a_subscribe_still_owes_is_sent_by_the_next_node(
         assert await values(again, 1) == [(received + 1, "a/x", 1, True)]
         notice = await again.expect("notice")
         assert (notice["code"], notice["request"]) == ("snapshots_complete", 1)
+
+
+@pytest.mark.parametrize(
+    "others", [(), ("b/y",)], ids=["a partition of its own", "a partition that it follows already"]
+)
+async def test_a_subscribe_that_is_written_and_no_more_brings_its_values_at_the_next_node(
+    two: tuple[TestNode, TestNode], monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...]
+) -> None:
+    """Found: its node was suspended between the write and the answer, and the next one took the values for known."""
+    n1, n2 = two
+    store = n1.gateway.node._context.grid.sessions
+    change, written, answer = store.change, asyncio.Event(), asyncio.Event()
+
+    async def slow(*what: Any) -> None:
+        await change(*what)
+        written.set()
+        await answer.wait()
+
+    async with RawClient(n1.url) as raw, RawClient(n1.url) as bob, RawClient(n2.url) as again:
+        ask = await publisher(bob)
+        await ask.publish("b/x", 1)
+        welcome = await subscribed(raw, "a/**", *others)
+        received, number = last_id(raw), len(others) + 2
+        monkeypatch.setattr(store, "change", slow)
+        await raw.send({"id": number, "type": "subscribe", "request": number, "selector": "b/**"})
+        await written.wait()
+        # The next node does not come to execute it before something is published.
+        begin = RequestLane._begin
+
+        def begin_others(lane: RequestLane[Session], of: Session) -> None:
+            if of.id != welcome["session"]:
+                begin(lane, of)
+
+        monkeypatch.setattr(RequestLane, "_begin", begin_others)
+        back = await resumed(again, welcome["token"], received=received, oldest=number)
+        assert back["outcome"] == "handed_over"
+        await ask.publish("b/x", 2)
+        assert [each[1:] for each in await values(again, 2)] == [("b/x", 1, True), ("b/x", 2, False)]
+        answer.set()
 
 
 async def test_a_third_node_has_the_session_when_the_second_dies_before_a_word_of_the_client(

@@ -25,7 +25,7 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import State
 from gateway.core.types import NodeRef, TokenGeneration
 from gateway.core.wire.errors import InvalidExport
-from gateway.core.wire.packets import Resume
+from gateway.core.wire.packets import Resume, Subscribe
 from gateway.ports import GridUnavailable
 from gateway.ports.peers import Declined, NoLink, Silent
 
@@ -249,7 +249,10 @@ class SessionTaker:
         Returns:
             How far the session has come; None if it was lost meanwhile.
         """
-        session.arriving = cuts = Cuts(given.cuts, given.unfinished)
+        # A subscribe that was under way may be in the grid's list, and its values were not in line: they are owed, too.
+        pending = (each for each in session.pending if isinstance(each, Subscribe))
+        begun = {each.request: each.selector for each in pending if each.resubmitted}
+        session.arriving = cuts = Cuts(given.cuts, {**begun, **given.unfinished})
         if self._store.must_restore(session):
             self._limits.recount(session)
             await self._store.attempt(partial(self._store.write_again, (session,)))
