@@ -23,6 +23,9 @@ SEND_PATH: Final = "/v1/send"
 STREAM_PATH: Final = "/v1/stream"
 """Where topics are followed as server-sent events."""
 
+LIST_PATH: Final = "/v1/values"
+"""Where back ends read the values of all topics that selectors match."""
+
 VALUES_PATH: Final = "/v1/values/"
 """Before the topics whose values back ends read."""
 HISTORY_PATH: Final = "/v1/history/"
@@ -66,6 +69,7 @@ def render(topology: Topology) -> str:
         publish_path=PUBLISH_PATH,
         send_path=SEND_PATH,
         stream_path=STREAM_PATH,
+        list_path=LIST_PATH,
         values_path=VALUES_PATH,
         history_path=HISTORY_PATH,
         health_path=HEALTH_PATH,

@@ -12,3 +12,6 @@ CALLS = Metric(
     "outcome",
     ("answered", "refused", "limited", "failed", "abandoned"),
 )
+VALUES_READ = Metric(
+    "gateway_call_values_total", Kind.COUNTER, "Values that calls have read by selectors, page by page."
+)

@@ -20,6 +20,7 @@ from gateway.ports.admission import Admission, Candidate, ConnectionRejected, Co
 from gateway.ports.call_keys import CALL_KEY_SECONDS, CallKeyStore
 from gateway.ports.calls import (
     HISTORY_PATH,
+    LIST_PATH,
     PUBLISH_PATH,
     SEND_PATH,
     STREAM_PATH,
@@ -273,6 +274,7 @@ __all__ = [
     "HISTORY_PATH",
     "KEPT_FOR",
     "LATEST_STAMP",
+    "LIST_PATH",
     "LOST_NODES",
     "LOST_SECONDS",
     "MESSAGE_BYTES",

@@ -19,6 +19,9 @@ PUBLISH_PATH = "/v1/publish"
 SEND_PATH = "/v1/send"
 """Sends to queues."""
 
+LIST_PATH = "/v1/values"
+"""Reads the values of all topics that selectors match."""
+
 VALUES_PATH = "/v1/values/"
 """Before a topic: reads its value."""
 

@@ -55,6 +55,9 @@ async def test_the_programs_of_the_page_run(tmp_path: Path) -> None:
             consumer = await session.consume("orders/new")
             assert [(await anext(consumer)).value for _ in range(2)] == [{"order": 7}, {"order": 8}]
     assert any('"value":{"state":"paid"}' in each for each in said), said
+    listed = [each for each in said if "prices/acme" in each and "prices/init" in each]
+    assert len(listed) == 3, "curl, Python and Node.js have read all values"
+    assert all("shipped" in each for each in listed), listed
 
 
 @pytest.mark.promise("P13")

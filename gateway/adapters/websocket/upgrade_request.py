@@ -19,7 +19,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import HISTORY_PATH, PUBLISH_PATH, SEND_PATH, STREAM_PATH, VALUES_PATH, ConnectionRejected
+from gateway.ports import HISTORY_PATH, LIST_PATH, PUBLISH_PATH, SEND_PATH, STREAM_PATH, VALUES_PATH, ConnectionRejected
 
 CONNECT_PATH: Final = "/v1/connect"
 """The path of WebSockets (protocol 1.1); all others of the client port are calls."""
@@ -54,7 +54,7 @@ _ACCEPT_KEY: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """Section 1.3: shows that whoever answers knows of WebSockets."""
 
 _PATH: Final = CONNECT_PATH.encode()
-_EXACT: Final = frozenset({PUBLISH_PATH.encode(), SEND_PATH.encode(), STREAM_PATH.encode()})
+_EXACT: Final = frozenset({PUBLISH_PATH.encode(), SEND_PATH.encode(), STREAM_PATH.encode(), LIST_PATH.encode()})
 _READ: Final = (VALUES_PATH.encode(), HISTORY_PATH.encode())
 _PROTOCOL: Final = SUBPROTOCOL.encode()
 _MAY_HOLD_SECRET: Final = re.compile(b"|".join((b"%", *[re.escape(name.encode()) for name in SECRET_PARAMETERS])))
@@ -245,9 +245,8 @@ def accept(request: Request, origins: frozenset[str]) -> bytes:
         raise Refusal(
             Why.PATH,
             HTTPStatus.NOT_FOUND,
-            f"there are only {CONNECT_PATH}, {PUBLISH_PATH}, {SEND_PATH}, {STREAM_PATH}, {VALUES_PATH}TOPIC "
-            f"and "
-            f"{HISTORY_PATH}SELECTOR here",
+            f"there are only {CONNECT_PATH}, {PUBLISH_PATH}, {SEND_PATH}, {STREAM_PATH}, {LIST_PATH}, "
+            f"{VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
         )
     if request.method != b"GET":
         raise Refusal(Why.METHOD, HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket is opened with GET", {"Allow": "GET"})

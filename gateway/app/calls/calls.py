@@ -15,6 +15,7 @@ from gateway.app.calls.sending import CallSending
 from gateway.app.calls.streams import Streams
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
+from gateway.app.delivery.value_pages import ValuePages
 from gateway.app.registry.sessions import Sessions
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
@@ -22,6 +23,7 @@ from gateway.app.security.revocations import Revocations
 from gateway.catalogue import call_metrics as catalogue
 from gateway.ports import (
     HISTORY_PATH,
+    LIST_PATH,
     PUBLISH_PATH,
     SEND_PATH,
     STREAM_PATH,
@@ -102,7 +104,7 @@ class NodeCalls:
         keys = IdempotencyKeys(context)
         self._publishing = CallPublishing(context, self._callers, keys, authorisation)
         self._sending = CallSending(context, self._callers, keys, authorisation)
-        self._reading = CallReading(context, authorisation, pages)
+        self._reading = CallReading(context, authorisation, pages, ValuePages(context, sessions.delivery.replicas))
         self.streams = Streams(context, sessions, authorisation, revocations)
         self._body_bytes = context.parameters.limits.message_bytes
         self._held: dict[str, int] = {}
@@ -126,13 +128,14 @@ class NodeCalls:
         if call.path == STREAM_PATH:
             _check_method(call, "GET")
             return self._prepare_stream
-        if call.path.startswith((VALUES_PATH, HISTORY_PATH)):
+        if call.path == LIST_PATH or call.path.startswith((VALUES_PATH, HISTORY_PATH)):
             _check_method(call, "GET")
             return self._prepare_read
         raise CallRefused(
             HTTPStatus.NOT_FOUND,
             "no_such_page",
-            f"there are {PUBLISH_PATH}, {SEND_PATH}, {STREAM_PATH}, {VALUES_PATH}TOPIC and {HISTORY_PATH}SELECTOR here",
+            f"there are {PUBLISH_PATH}, {SEND_PATH}, {STREAM_PATH}, {LIST_PATH}, {VALUES_PATH}TOPIC and "
+            f"{HISTORY_PATH}SELECTOR here",
         )
 
     # --- Publish and send ---------------------------------------------------------------------------------------------
@@ -184,7 +187,9 @@ class NodeCalls:
 
     def _prepare_read(self, call: Call, caller: Caller) -> AdmittedCall:
         async def execute(_: bytes) -> CallAnswer:
-            if call.path.startswith(VALUES_PATH):
+            if call.path == LIST_PATH:
+                answer = await self._reading.values(caller, call.query)
+            elif call.path.startswith(VALUES_PATH):
                 answer = await self._reading.value(caller, call.path.removeprefix(VALUES_PATH))
             else:
                 answer = await self._reading.history(caller, call.path.removeprefix(HISTORY_PATH), call.query)

@@ -9,13 +9,24 @@ from gateway.app.calls.callers import Caller, unavailable
 from gateway.app.calls.problems import refused
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
+from gateway.app.delivery.value_pages import MOST_VALUES, NotReadYet, ValuePage, ValuePages
 from gateway.app.requests.history import HISTORIES_PER_PACKET, STEPS_PER_PACKET
+from gateway.app.requests.subscribe import TOPICS_PER_PACKET
 from gateway.app.security.authorisation import Authorisation
+from gateway.catalogue import call_metrics as call_catalogue
 from gateway.catalogue import history_metrics as catalogue
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import parse_topic, shown
 from gateway.core.topics.work import Work
-from gateway.core.wire.codec.calls import read_history_query, write_history, write_value
+from gateway.core.types import TopicPath
+from gateway.core.wire.codec.calls import (
+    read_history_query,
+    read_values_query,
+    write_history,
+    write_value,
+    write_values,
+)
+from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.ports import CallAnswer, CallRefused, GridUnavailable
 
@@ -23,15 +34,17 @@ from gateway.ports import CallAnswer, CallRefused, GridUnavailable
 class CallReading:
     """Reads what calls ask for.
 
-    The grid is asked, and not what this node has copies of: what was published before the call is in its answer.
+    What was published before the call is in its answer, whichever node was asked.
 
     Args:
         context: of the node.
         authorisation: judges what is asked for.
         pages: where history is found.
+        values: where the values of many topics are.
     """
 
-    def __init__(self, context: Context, authorisation: Authorisation, pages: HistoryPages) -> None:
+    def __init__(self, context: Context, authorisation: Authorisation, pages: HistoryPages, values: ValuePages) -> None:
+        self._values = values
         self._topics = context.grid.topics
         self._limits = context.limits
         self._metrics = context.metrics
@@ -60,6 +73,39 @@ class CallReading:
         if value is None or not value.value:
             raise CallRefused(HTTPStatus.NOT_FOUND, "no_such_topic", f"{shown(topic)} has no value")
         return CallAnswer(HTTPStatus.OK, write_value(topic, value.version, value.event, value.value))
+
+    async def values(self, caller: Caller, query: str) -> CallAnswer:
+        """Read a part of the current values of all topics that selectors match.
+
+        Args:
+            caller: who asks.
+            query: which, where to go on, and how many.
+
+        Raises:
+            CallRefused: not all of them may be read, or nobody can tell now.
+        """
+        judging = Work()
+        page = ValuePage()
+        permissions = caller.permissions
+        try:
+            asked = read_values_query(query)
+            after = None if asked.cursor is None else _cursor(asked.cursor)
+            selectors = list(dict.fromkeys(map(parse_selector, asked.selectors)))
+            for selector in selectors:
+                self._authorisation.check_select(caller, selector, judging)
+            limit = MOST_VALUES if asked.limit is None else asked.limit
+            await self._values.find(selectors, after, limit, page, may_be_named=permissions.may_receive)
+        except RequestRefused as error:
+            raise refused(error) from None
+        except GridUnavailable:
+            raise unavailable("the grid is unreachable; try again") from None
+        except NotReadYet:
+            raise unavailable("the values are still being read from the grid; try again", ErrorCode.TRY_LATER) from None
+        finally:
+            self._limits.charge_work(caller, judging.taken // STEPS_PER_PACKET + page.work // TOPICS_PER_PACKET)
+        self._metrics.add(call_catalogue.VALUES_READ, len(page.values))
+        found = [(each.topic, each.version, each.event, each.value) for each in page.values]
+        return CallAnswer(HTTPStatus.OK, write_values(found, page.cursor))
 
     async def history(self, caller: Caller, escaped: str, query: str) -> CallAnswer:
         """Read a part of the history of topics, as a session does (protocol 6.6).
@@ -92,6 +138,13 @@ class CallReading:
         events = [(event.topic, event.version, event.event, event.value, snapshot) for event, snapshot in page.found]
         content = write_history(events, page.positions, complete=page.complete, missing=page.missing)
         return CallAnswer(HTTPStatus.OK, content)
+
+
+def _cursor(text: str) -> TopicPath:
+    try:
+        return parse_topic(text)
+    except RequestRefused:
+        raise RequestRefused("'cursor' is none that an answer had; begin again without one") from None
 
 
 def _unescaped(escaped: str) -> str:

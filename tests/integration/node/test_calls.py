@@ -19,7 +19,7 @@ from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.topics.selectors import parse_selector
-from gateway.ports import HISTORY_PATH, PUBLISH_PATH, SEND_PATH, STREAM_PATH, VALUES_PATH
+from gateway.ports import HISTORY_PATH, LIST_PATH, PUBLISH_PATH, SEND_PATH, STREAM_PATH, VALUES_PATH
 from tests.support.http_calls import ALICE, call
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.redis_server import RedisServer
@@ -403,6 +403,7 @@ def test_the_description_for_programs_and_the_page_list_the_same_statuses() -> N
         PUBLISH_PATH,
         SEND_PATH,
         STREAM_PATH,
+        LIST_PATH,
         f"{VALUES_PATH}{{topic}}",
         f"{HISTORY_PATH}{{selector}}",
     }

@@ -26,6 +26,12 @@ LIST: Final = "publish"
 MEMBERS: Final = frozenset({"topic", "value", TTL})
 """Of what sets one topic."""
 
+MOST_SELECTORS: Final = 20
+"""Selectors of a call that reads values: each is looked for in up to 64 partitions."""
+
+VALUES_QUERY: Final = frozenset({"selector", "limit", "cursor"})
+"""Parameters of such a call."""
+
 HISTORY_QUERY: Final = frozenset({"after", "from", "limit"})
 """Parameters of a call that reads history."""
 
@@ -131,6 +137,71 @@ def write_value(topic: str, version: Version, event: EventId, value: bytes) -> b
     return orjson.dumps({"topic": topic, "version": version, "event": event, "value": orjson.Fragment(value)})
 
 
+class ValuesQuery(NamedTuple):
+    """Which values a call asks for.
+
+    Attributes:
+        selectors: texts, not yet validated; each once.
+        cursor: the path to go on behind, not yet validated; None to begin.
+        limit: most values; None for as many as the node sends at once.
+    """
+
+    selectors: tuple[str, ...]
+    cursor: str | None
+    limit: int | None
+
+
+def read_values_query(query: str) -> ValuesQuery:
+    """Read the query of a call that reads values.
+
+    Args:
+        query: as it was sent, without the question mark.
+
+    Raises:
+        RequestRefused: the message says what is wrong.
+    """
+    try:
+        pairs = parse_qsl(
+            query,
+            keep_blank_values=True,
+            strict_parsing=bool(query),
+            errors="strict",
+            max_num_fields=MOST_SELECTORS + len(VALUES_QUERY),
+        )
+    except ValueError:
+        raise RequestRefused(
+            f"the query of the URL cannot be read; it is like selector=prices/**&limit=100, with {MOST_SELECTORS} "
+            "selectors at most"
+        ) from None
+    given = dict(pairs)
+    selectors = tuple(dict.fromkeys(value for name, value in pairs if name == "selector"))
+    others = [name for name, _ in pairs if name != "selector"]
+    if not 0 < len(selectors) <= MOST_SELECTORS or len(set(others)) < len(others) or given.keys() - VALUES_QUERY:
+        raise RequestRefused(
+            f"the query has 1 to {MOST_SELECTORS} times 'selector', 'limit' and 'cursor' once at most, and nothing else"
+        )
+    limit = given.get("limit")
+    if limit is not None and not (_is_number(limit) and int(limit)):
+        raise RequestRefused("'limit' must be a whole number above 0")
+    return ValuesQuery(selectors, given.get("cursor"), None if limit is None else int(limit))
+
+
+def write_values(values: Sequence[tuple[str, Version, EventId, bytes]], cursor: str | None) -> bytes:
+    """Write a part of the values, as compact JSON text.
+
+    Args:
+        values: topic, version, event and value of each.
+        cursor: the path to go on behind; None if that is all.
+    """
+    content: dict[str, object] = {
+        "values": [
+            {"topic": topic, "version": version, "event": event, "value": orjson.Fragment(value)}
+            for topic, version, event, value in values
+        ]
+    }
+    return orjson.dumps(content if cursor is None else {**content, "cursor": cursor})
+
+
 class HistoryQuery(NamedTuple):
     """What of a history a call asks for; as of ``ReadHistory``.
 
@@ -164,9 +235,13 @@ def read_history_query(query: str) -> HistoryQuery:
     start, limit, after = given.get("from", EARLIEST), given.get("limit"), given.get("after", "")
     if start not in {EARLIEST, NOW}:
         raise RequestRefused(f"'from' must be {EARLIEST} or {NOW}")
-    if limit is not None and not (limit.isascii() and limit.isdigit() and len(limit) <= MOST_DIGITS):
+    if limit is not None and not _is_number(limit):
         raise RequestRefused("'limit' must be a whole number")
     return HistoryQuery(read_places(after, "after"), start == EARLIEST, None if limit is None else int(limit))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
 def read_places(text: str, name: str) -> dict[int, EventId]:
