@@ -50,8 +50,8 @@ LINGER: Final = 30.0
 until then they cost as much as with somebody who has subscribed."""
 
 PATIENCE: Final = 1.0
-"""Seconds that a page waits for copies to be read: below the two after which HAProxy asks another node, which would
-have to read them as well."""
+"""Seconds that a page waits for copies to be read and put in order: below the two after which HAProxy asks another
+node, which would have to read them as well."""
 
 DROPPED_SHARE: Final = 2
 """An order is made anew when so many times as many topics are in it as there are."""
@@ -178,10 +178,14 @@ class ValuePages:
         needed = {each: partitions(each, self._depth) for each in wild}
         numbers = sorted(frozenset[int]().union(*needed.values()))
         with self._held(numbers, page):
-            await self._reach(numbers)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    await self._reach(numbers)
+                    for number in numbers:
+                        await self._order(number, page)
+            except TimeoutError:
+                raise NotReadYet from None
             sources = await self._literals(literal, after, page)
-            for number in numbers:
-                await self._order(number, page)
             for selector in wild:
                 for number in sorted(needed[selector]):
                     await self._looked(page)
@@ -240,14 +244,10 @@ class ValuePages:
     async def _reach(self, numbers: Sequence[int]) -> None:
         """Wait until copies have what the grid has now."""
         ends = await asyncio.gather(*map(self._grid.topics.position, numbers), return_exceptions=True)
-        try:
-            async with asyncio.timeout(PATIENCE):
-                for number, end in zip(numbers, ends, strict=True):
-                    if isinstance(end, BaseException):
-                        raise end
-                    await self._replicas.reach(number, end)
-        except TimeoutError:
-            raise NotReadYet from None
+        for number, end in zip(numbers, ends, strict=True):
+            if isinstance(end, BaseException):
+                raise end
+            await self._replicas.reach(number, end)
 
     async def _order(self, number: int, page: ValuePage) -> None:
         """Bring the order of a copy's topics up to date."""
