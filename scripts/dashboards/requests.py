@@ -119,6 +119,12 @@ REQUESTS: Final = Dashboard(
                     stacked=True,
                 ),
                 Panel(
+                    title="Values read by calls",
+                    meaning="Page by page, of all topics that selectors match (GET /v1/values).",
+                    queries=(Query(rate("gateway_call_values_total"), "values"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
                     title="Opened",
                     meaning="By how they began: fresh, replayed (all that was missed followed), or with a gap "
                     "(current values in place of some of it).",
