@@ -106,6 +106,7 @@ _OF_A_ROLE: Final = (
     "request",
     "handle",
     "address",
+    "presence",
     "declare",
     "properties",
     "admin",
@@ -218,6 +219,7 @@ class _Reader:
             request=tuple(self._selectors(table, (*where, "request"))),
             handle=tuple(self._selectors(table, (*where, "handle"))),
             address=tuple(self._selectors(table, (*where, "address"))),
+            presence=tuple(self._selectors(table, (*where, "presence"))),
             declare=self._declare(table, (*where, "declare")),
             properties=frozenset(self._properties(table, (*where, "properties"))),
             admin=frozenset(self._actions(table, (*where, "admin"))),
@@ -239,6 +241,8 @@ class _Reader:
                     self._complain(where, f"{text!r}: there is no queue below {root!r}", "remove it", text)
                 elif where[-1] in {"request", "handle", "address"}:
                     self._complain(where, f"{text!r}: nobody asks anything below {root!r}", "remove it", text)
+                elif where[-1] == "presence":
+                    self._complain(where, f"{text!r}: nobody subscribes below {root!r}", "remove it", text)
                 elif root != SYSTEM_ROOT:
                     self._complain(
                         where, f"{text!r}: there is nothing below {root!r}", f"say {SYSTEM_ROOT}, or remove it", text

@@ -162,6 +162,15 @@ from gateway.ports.peers import (
     TooLarge,
     Up,
 )
+from gateway.ports.presence import (
+    COUNTS_APART,
+    PRESENCE_REMOVAL,
+    Enter,
+    Entered,
+    Leave,
+    MemberPage,
+    PresenceStore,
+)
 from gateway.ports.process import MemoryUse, ProcessMemory, ServiceManager
 from gateway.ports.queues import (
     MESSAGE_BYTES,
@@ -265,6 +274,7 @@ from gateway.ports.zones import (
 __all__ = [
     "ASK_MOST",
     "CALL_KEY_SECONDS",
+    "COUNTS_APART",
     "DEFAULT_HISTORY_BYTES",
     "DOWN",
     "ENTRY_BYTES",
@@ -297,6 +307,7 @@ __all__ = [
     "NO_NEW_TOPICS",
     "NO_PROGRESS",
     "NO_TRACER",
+    "PRESENCE_REMOVAL",
     "PUBLISHED_HERE",
     "PUBLISH_PATH",
     "QUESTION_BYTES",
@@ -370,6 +381,8 @@ __all__ = [
     "DurableStore",
     "DurableTerms",
     "Ended",
+    "Enter",
+    "Entered",
     "EventLog",
     "EventSink",
     "EventSource",
@@ -407,6 +420,7 @@ __all__ = [
     "LeaseLost",
     "LeaseTable",
     "LeaseUnverified",
+    "Leave",
     "LeavingEvent",
     "LeftSizes",
     "LinkEvent",
@@ -416,6 +430,7 @@ __all__ = [
     "LostNode",
     "Master",
     "MasterWish",
+    "MemberPage",
     "MemoryUse",
     "Message",
     "MessageId",
@@ -444,6 +459,7 @@ __all__ = [
     "PeerPlace",
     "PositionLost",
     "PostAnswer",
+    "PresenceStore",
     "ProcessMemory",
     "PublishCommand",
     "PublishResult",

@@ -17,6 +17,7 @@ from gateway.ports.hooks import HookStore
 from gateway.ports.journal import JournalStore
 from gateway.ports.nodes import NodeDirectory
 from gateway.ports.origins import OriginStore
+from gateway.ports.presence import PresenceStore
 from gateway.ports.queues import QueueStore
 from gateway.ports.revocations import RevocationStore
 from gateway.ports.sessions import SessionStore
@@ -80,6 +81,10 @@ class Grid(Protocol):
     @property
     def exchanges(self) -> ExchangeStore:
         """Questions and answers."""
+
+    @property
+    def presence(self) -> PresenceStore:
+        """Members of trees."""
 
     @property
     def durables(self) -> DurableStore:

@@ -9,6 +9,7 @@ from gateway.adapters.memory.durable_store import MemoryDurableStore
 from gateway.adapters.memory.exchange_store import MemoryExchangeStore
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.adapters.memory.hook_store import MemoryHookStore
+from gateway.adapters.memory.presence_store import MemoryPresenceStore
 from gateway.adapters.memory.queue_store import MemoryQueueStore
 from gateway.adapters.memory.server import MemoryGridServer
 from gateway.adapters.memory.stores import (
@@ -51,6 +52,7 @@ class MemoryGrid:
         self._tail = MemoryTopicTail(self._connection)
         self._queues = MemoryQueueStore(self._connection)
         self._exchanges = MemoryExchangeStore(self._connection)
+        self._presence = MemoryPresenceStore(self._connection)
         self._durables = MemoryDurableStore(self._connection)
         self._transactions = MemoryTransactionStore(self._connection)
         self._revocations = MemoryRevocationStore(self._connection)
@@ -96,6 +98,11 @@ class MemoryGrid:
     def exchanges(self) -> MemoryExchangeStore:
         """See the port."""
         return self._exchanges
+
+    @property
+    def presence(self) -> MemoryPresenceStore:
+        """See the port."""
+        return self._presence
 
     @property
     def durables(self) -> MemoryDurableStore:

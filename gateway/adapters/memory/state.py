@@ -14,6 +14,7 @@ from gateway.adapters.memory.exchange_table import Exchanges
 from gateway.adapters.memory.hook_table import Hooks
 from gateway.adapters.memory.journal_table import Journal
 from gateway.adapters.memory.lease_table import Leases
+from gateway.adapters.memory.presence_table import PresenceTable
 from gateway.adapters.memory.revocation_table import Revocations
 from gateway.adapters.memory.session_table import SessionTable
 from gateway.adapters.memory.topic_table import Topics
@@ -40,6 +41,8 @@ from gateway.ports import (
     DurableName,
     DurableTerms,
     Ended,
+    Enter,
+    Entered,
     Fenced,
     Handled,
     HandlerSelectors,
@@ -47,6 +50,7 @@ from gateway.ports import (
     HandlingRefused,
     HeldQuestion,
     LastWills,
+    Leave,
     MessageId,
     NotDeclared,
     OpenResult,
@@ -117,6 +121,7 @@ class GridData:
         self.zones = Zones()
         self.queues = TransactedQueues(depth)
         self.exchanges = Exchanges()
+        self.presence = PresenceTable(self.topics, depth)
         self.durables = Durables()
         self.transactions = TransactionTable()
         self._depth = depth
@@ -359,6 +364,24 @@ class GridData:
             self.exchanges.check(partition, ownership)
         self.exchanges.open(partition, self._generation, now)
 
+    def enter(self, entry: Enter, now: float) -> Entered | Fenced:
+        """Make a session a member of a tree; see ``PresenceStore.enter``."""
+        return self._expect_owner(entry.ownership, entry.tree, now) or self.presence.enter(entry, self._generation, now)
+
+    def leave_tree(self, leave: Leave, now: float) -> bool | Fenced:
+        """Make it none any more; see ``PresenceStore.leave``."""
+        fenced = self._expect_owner(leave.ownership, leave.tree, now)
+        return self.presence.leave(leave, self._generation, now) if fenced is None else fenced
+
+    def _expect_owner(self, ownership: Ownership, tree: TopicPath, now: float) -> Fenced | None:
+        if self.sessions.has_ended(ownership.session, now):
+            return Fenced(f"session {ownership.session} has ended")
+        try:
+            self.topics.check(self.presence.partition(tree), ownership)
+        except Fenced as fenced:
+            return fenced
+        return None
+
     def commit(
         self,
         ownership: Ownership,
@@ -424,6 +447,7 @@ class GridData:
         self.topics.forget(session)
         self.queues.forget(session, self._generation, now)
         self.exchanges.forget(session, self._generation, now)
+        self.presence.forget(session, self._generation, now)
         self.durables.forget(session, now)
         self.transactions.forget(session)
 
@@ -479,6 +503,7 @@ class GridData:
             | self.topics.inventory()
             | self.queues.inventory()
             | self.exchanges.inventory()
+            | self.presence.inventory()
             | self.durables.inventory()
             | self.transactions.inventory()
             | self.zones.inventory()

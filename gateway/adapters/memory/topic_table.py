@@ -336,6 +336,20 @@ class Topics:
         partition.forget_removals(now)
         return Published(removal.version, removal.event, duplicate=False)
 
+    def has_room(self, topic: TopicPath, value: bytes, *, most_topics: int, most_bytes: int) -> bool:
+        """Tell whether a value fits into its partition; bounds of 0 are none."""
+        partition = self._partitions[topic_partition(topic, self._depth)]
+        if topic not in partition.values and most_topics and len(partition.values) >= most_topics:
+            return False
+        return not most_bytes or partition.held + partition.growth(topic, value) <= most_bytes
+
+    def set(self, topic: TopicPath, value: bytes, generation: GridGeneration) -> None:
+        """Set a value that nobody publishes, unless it is there."""
+        number = topic_partition(topic, self._depth)
+        stored = self._partitions[number].values.get(topic)
+        if stored is None or stored.value != value:
+            self._write(number, generation, topic, value, NEVER)
+
     def due(self, partitions: Iterable[int], limit: int, now: float) -> list[TopicPath]:
         """See ``TopicStore.due``."""
         found: list[TopicPath] = []

@@ -20,6 +20,7 @@ from gateway.adapters.redis.journal import RedisJournal
 from gateway.adapters.redis.keys import TAGS, Keys
 from gateway.adapters.redis.nodes import RedisNodes
 from gateway.adapters.redis.origins import RedisOrigins
+from gateway.adapters.redis.presence import RedisPresence
 from gateway.adapters.redis.queues import RedisQueues
 from gateway.adapters.redis.revocations import RedisRevocations
 from gateway.adapters.redis.sessions import RedisSessions
@@ -144,6 +145,7 @@ class RedisGrid:
             grid=self._connection, keys=keys, tail=self._tail, foreign=foreign, depth=topic_depth
         )
         self._exchanges = RedisExchanges(grid=self._connection, keys=keys, tail=self._tail, foreign=foreign)
+        self._presence = RedisPresence(grid=self._connection, keys=keys, foreign=foreign, depth=topic_depth)
         self._durables = RedisDurables(grid=self._connection, keys=keys, foreign=foreign)
         self._transactions = RedisTransactions(
             grid=self._connection, keys=keys, writer=writer, foreign=foreign, depth=topic_depth
@@ -203,6 +205,11 @@ class RedisGrid:
     def queues(self) -> RedisQueues:
         """Queues."""
         return self._queues
+
+    @property
+    def presence(self) -> RedisPresence:
+        """Members of trees."""
+        return self._presence
 
     @property
     def durables(self) -> RedisDurables:

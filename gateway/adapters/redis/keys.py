@@ -92,7 +92,9 @@ key                              type    content
                                          who was given what. Trimmed to about 10,000 entries; stays.
 ``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from, and ``/[principal,
                                          name]`` → empty, of each durable subscription that it uses, and ``?`` → empty
-                                         if it asked or handled questions there; deleted with it.
+                                         if it asked or handled questions there, and a line break with the path of each
+                                         tree that it is a member of → empty, and a line break → the highest epoch that
+                                         said so; deleted with it.
 ``P:{t17}:handlers``             hash    session → what it handles: its epoch, how many questions it has and takes, its
                                          selectors (``exchange.lua``). This and the next ten are written by each step
                                          of questions and answers. Deleted when the session ends.
@@ -120,6 +122,10 @@ key                              type    content
                                          queues, one a line. On a Redis Cluster, from when its part in this partition is
                                          prepared until it is executed or undone; what nobody finishes is found by
                                          whoever looks after the partition.
+``P:{t17}:present:<tree>``       hash    Of a tree of topics with presence: session → ``1`` if there is a topic of it,
+                                         else ``0``. Written when sessions subscribe and end; gone with the last member.
+``P:{t17}:presence``             hash    tree → ``<members that are listed> <when its count was told (ms)>``. As above.
+``P:{t17}:presence-due``         zset    tree → when its count is to be told (ms), later than at once. As above.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, when writes were ``lost``
@@ -335,6 +341,10 @@ class Keys:
         self.deliveries = tuple(f"{each}deliveries" for each in topics)
         self.durables = tuple(f"{each}durables" for each in topics)
         self._durable = tuple(f"{each}durable:" for each in topics)
+        self.presence, self.presence_due = (
+            tuple(f"{each}{part}" for each in topics) for part in ("presence", "presence-due")
+        )
+        self._present = tuple(f"{each}present:" for each in topics)
         self.prepared = tuple(f"{each}prepared" for each in topics)
         self._consuming = tuple(f"{each}consuming:" for each in topics)
         self._queue = tuple(tuple(f"{each}{part}:" for part in _QUEUE_PARTS) for each in topics)
@@ -370,6 +380,10 @@ class Keys:
     def consuming(self, partition: int, session: SessionId) -> str:
         """Name the hash of the queues in a topic partition that a session consumes from."""
         return self._consuming[partition] + session
+
+    def present(self, partition: int, tree: str) -> str:
+        """Name the hash of the members of a tree."""
+        return self._present[partition] + tree
 
     def durable(self, principal: str) -> tuple[str, str]:
         """Name the hash of a principal's durable subscriptions, and the set of those of its partition."""

@@ -13,6 +13,7 @@ from gateway.adapters.redis.exchanges import EXCHANGE_MARK, leave_exchanges
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys, short_hash
+from gateway.adapters.redis.presence import PRESENCE_MARK, end_member
 from gateway.adapters.redis.queues import head, leave_command
 from gateway.adapters.redis.scripts import Command
 from gateway.core.topics.topics import session_partition
@@ -186,6 +187,8 @@ class SessionEnds:
             for name in (each.decode() for each in queues):
                 if name == EXCHANGE_MARK:
                     left.append(leave_exchanges(self._grid, keys, partition, session))
+                elif name.startswith(PRESENCE_MARK):
+                    left.append(end_member(self._grid, keys, partition, session, name))
                 elif name.startswith(DURABLE_MARK):
                     left.append(release_command(keys, read_member(name), session, clock))
                 else:
@@ -214,6 +217,8 @@ class SessionEnds:
         Raises:
             GridUnavailable: so it is.
         """
+        if b"emptied" in replies:
+            raise self._grid.stale(emptied=True)
         if b"stale" in replies:
             raise self._grid.stale()
 

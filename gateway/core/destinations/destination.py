@@ -34,11 +34,13 @@ from gateway.core.destinations.limits import (
     InvalidDestination,
     Kind,
     Limits,
+    PresenceLimits,
     kind_of,
     limit_fields,
     read_kind,
     read_limits,
 )
+from gateway.core.destinations.presence import pattern_of
 from gateway.core.topics.selectors import ANY, ONE, Selector, parse_selector
 from gateway.core.topics.topics import SYSTEM_SIGN, is_reserved, shown
 from gateway.core.wire.errors import InvalidSelector
@@ -161,7 +163,14 @@ def read_destination(
     """
     kind = read_kind(given.get("kind"), kinds)
     limits = read_limits(kind, {name: value for name, value in given.items() if name not in _FIELDS})
-    return Destination(selector=read_place(kind, given), limits=limits, origin=origin, made=made)
+    selector = read_place(kind, given)
+    if isinstance(limits, PresenceLimits) and limits.presence and not pattern_of(selector):
+        raise InvalidDestination(
+            "presence",
+            "does not go with this selector, as it is not known where the path of a tree ends",
+            'it to one such as "rooms/*/**", with a "**" in the last place alone',
+        )
+    return Destination(selector=selector, limits=limits, origin=origin, made=made)
 
 
 def read_place(kind: Kind, given: Mapping[str, object]) -> Selector:

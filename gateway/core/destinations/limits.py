@@ -80,6 +80,17 @@ class Unit(StrEnum):
     BYTES = "bytes"
     SWITCH = "switch"
     CHOICE = "choice"
+    NAMES = "names"
+
+
+MOST_NAMES: Final = 16
+"""Names of properties that a limit lists."""
+
+LONGEST_NAME: Final = 64 + len("$principal.")
+"""Characters of one of them: as long as properties are, those that the credentials vouch for included."""
+
+MOST_PRESENCE_MEMBERS: Final = 100_000
+"""Members of one tree of which there are topics: some 40 MB of the grid, and as much of each node that watches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +122,8 @@ class Limit:
             return "true or false"
         if self.unit is Unit.CHOICE:
             return " or ".join(f'"{each}"' for each in self.choices)
+        if self.unit is Unit.NAMES:
+            return f'up to {MOST_NAMES} names with commas between them, such as "name,status"'
         noun = {Unit.NUMBER: "a whole number", Unit.SECONDS: "seconds", Unit.BYTES: "bytes"}[self.unit]
         return f"{noun} between {self.low:,.10g} and {self.high:,.10g}"
 
@@ -133,7 +146,17 @@ class Limit:
             if isinstance(value, str) and value in self.choices:
                 return value
             raise InvalidDestination(self.name, "is none of the values that it can have", self.accepts)
+        if self.unit is Unit.NAMES:
+            return self._names(value)
         return self._amount(value)
+
+    def _names(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise InvalidDestination(self.name, "is not a text", self.accepts)
+        names = [each.strip() for each in value.split(",")] if value.strip() else []
+        if len(names) > MOST_NAMES or not all(0 < len(each) <= LONGEST_NAME and each.isprintable() for each in names):
+            raise InvalidDestination(self.name, "is no list of names", self.accepts)
+        return ",".join(dict.fromkeys(names))
 
     def _amount(self, value: object) -> float:
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
@@ -150,7 +173,31 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueLimits:
+class PresenceLimits:
+    """Whether trees of topics tell who has subscribed to them (``presence``).
+
+    Attributes:
+        presence: whether they do.
+        presence_members: members of one tree of which there are topics; what is beyond is counted only.
+        presence_properties: names of the properties that are told of a member, with commas between them; those that
+            the credentials vouch for begin with ``$principal.``.
+    """
+
+    presence: bool = False
+    """Nobody is shown to others unless an operator says so."""
+    presence_members: int = 1_000
+    """A list that a person can look through; a tree that fills up makes as many events for each who watches it."""
+    presence_properties: str = ""
+    """The principal alone is told."""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The names of the properties that are told."""
+        return tuple(self.presence_properties.split(",")) if self.presence_properties else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueLimits(PresenceLimits):
     """How long the value of one topic is there.
 
     Attributes:
@@ -162,7 +209,7 @@ class ValueLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryLimits:
+class HistoryLimits(PresenceLimits):
     """How many events of one topic are kept: the oldest go as soon as one of the limits is passed.
 
     Attributes:
@@ -235,7 +282,23 @@ _TTL: Final = Limit(
     meaning="time after which a value ends, unless its publisher says otherwise",
 )
 
-VALUE_LIMITS: Final = (_TTL,)
+_PRESENCE: Final = (
+    Limit(name="presence", unit=Unit.SWITCH, meaning="whether it is told who has subscribed to these trees of topics"),
+    Limit(
+        name="presence_members",
+        unit=Unit.NUMBER,
+        low=0,
+        high=MOST_PRESENCE_MEMBERS,
+        meaning="most members of a tree that are listed; more are counted only",
+    ),
+    Limit(
+        name="presence_properties",
+        unit=Unit.NAMES,
+        meaning="properties that are told of a member, besides its principal",
+    ),
+)
+
+VALUE_LIMITS: Final = (_TTL, *_PRESENCE)
 """Of each topic without history."""
 
 HISTORY_LIMITS: Final = (
@@ -249,6 +312,7 @@ HISTORY_LIMITS: Final = (
         meaning="most bytes of the kept events of one topic; the newest is kept whatever its size",
     ),
     _TTL,
+    *_PRESENCE,
 )
 """Of each topic with history. A million events or 1 GiB of one topic still go through one Redis command at a time."""
 
@@ -367,12 +431,17 @@ def kind_of(limits: Limits) -> Kind:
     return Kind.HISTORY if isinstance(limits, HistoryLimits) else Kind.QUEUE
 
 
+_LEFT_OUT: Final = {("ttl", None), *((each.name, each.default) for each in fields(PresenceLimits))}
+"""Names and values that mean what they mean where they are missing."""
+
+
 def limit_fields(limits: Limits) -> dict[str, float | str | bool | None]:
     """Return limits by name, as JSON has them and ``read_limits`` takes them.
 
-    What ends nothing is left out: as nodes of earlier releases write it, so that they and those of today say the same.
+    What ends nothing, and shows nobody, is left out: as nodes of earlier releases write it, so that they and those of
+    today say the same.
     """
-    return {name: value for name, value in asdict(limits).items() if (name, value) != ("ttl", None)}
+    return {name: value for name, value in asdict(limits).items() if (name, value) not in _LEFT_OUT}
 
 
 def default_of(kind: Kind, name: str) -> float | str | bool | None:

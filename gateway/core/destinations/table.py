@@ -8,10 +8,12 @@ from sys import getsizeof
 from typing import Final
 
 from gateway.core.destinations.destination import Destination, Origin, Rank, name_of, rank
-from gateway.core.destinations.limits import HistoryLimits, Kind, QueueLimits
+from gateway.core.destinations.limits import HistoryLimits, Kind, PresenceLimits, QueueLimits
+from gateway.core.destinations.presence import literal_beginnings, pattern_of
 from gateway.core.topics.remembered import Remembered
 from gateway.core.topics.selector_map import SelectorMap
 from gateway.core.topics.selectors import Selector
+from gateway.core.topics.topics import SEPARATOR
 from gateway.core.types import TopicPath
 from gateway.core.wire.publish_packet import FOR_EVER
 
@@ -57,6 +59,7 @@ class DestinationTable:
         has_history: some topics may have history.
         has_queues: there are queues.
         has_ttl: values of some topics end.
+        has_presence: some trees tell who has subscribed to them.
     """
 
     def __init__(self, destinations: Iterable[Destination] = ()) -> None:
@@ -71,7 +74,11 @@ class DestinationTable:
         self.has_history = False
         self.has_queues = False
         self.has_ttl = False
-        self._with_ttl = 0
+        self.has_presence = False
+        self._with_ttl = self._with_presence = 0
+        self._trees: Remembered[str, tuple[TopicPath, ...]] = Remembered(
+            REMEMBERED_BYTES, lambda text, trees: getsizeof(text) + getsizeof(trees) + sum(map(getsizeof, trees))
+        )
         for each in destinations:
             self.put(each)
 
@@ -109,6 +116,25 @@ class DestinationTable:
         if found is None or isinstance(found.limits, QueueLimits):
             return FOR_EVER
         return found.limits.ttl or FOR_EVER
+
+    def presence(self, tree: TopicPath) -> PresenceLimits | None:
+        """Return what is told of the members of a tree; None if that path is not the one of a tree with presence."""
+        if not self.has_presence:
+            return None
+        found = self.find(tree)
+        if found is None or isinstance(found.limits, QueueLimits) or not found.limits.presence:
+            return None
+        return found.limits if len(pattern_of(found.selector)) == tree.count(SEPARATOR) + 1 else None
+
+    def trees(self, selector: Selector) -> tuple[TopicPath, ...]:
+        """Tell of which trees a session is a member that selects *selector*; see ``presence``."""
+        if not self.has_presence:
+            return ()
+        known = self._trees.get(selector.text)
+        if known is None:
+            known = tuple([path for path in literal_beginnings(selector) if self.presence(path) is not None])
+            self._trees.put(selector.text, known)
+        return known
 
     def queue(self, path: TopicPath) -> QueueLimits | None:
         """Return the limits of a queue; None if there is no such queue."""
@@ -189,11 +215,18 @@ class DestinationTable:
         self.has_queues = self._kinds[Kind.QUEUE] > 0
         self._with_ttl += _has_ttl(now) - _has_ttl(before)
         self.has_ttl = self._with_ttl > 0
+        self._with_presence += _has_presence(now) - _has_presence(before)
+        self.has_presence = self._with_presence > 0
         self._answers.clear()
+        self._trees.clear()
 
 
 def _has_ttl(destination: Destination | None) -> bool:
     return destination is not None and not isinstance(destination.limits, QueueLimits) and bool(destination.limits.ttl)
+
+
+def _has_presence(destination: Destination | None) -> bool:
+    return isinstance(destination and destination.limits, PresenceLimits) and destination.limits.presence
 
 
 def place_in_list(destination: Destination) -> tuple[str, str]:

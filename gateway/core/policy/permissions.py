@@ -2,7 +2,7 @@
 
 ```text
 principal ─┐
-roles      ├─► Policy ─► Permissions: select, publish, send, consume, request, handle, address (selectors),
+roles      ├─► Policy ─► Permissions: select, publish, send, consume, request, handle, address, presence (selectors),
 properties ┘                          properties (names), admin (actions)
 ```
 
@@ -24,6 +24,7 @@ from sys import getsizeof
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from gateway.core.destinations.presence import watching
 from gateway.core.policy.rule_sets import RuleSet
 from gateway.core.topics.entry_index import Entry, entry_bytes
 from gateway.core.topics.remembered import Remembered, SharedRoom
@@ -166,6 +167,7 @@ class Role:
         request: paths of the questions that may be asked.
         handle: paths of the questions that may be handled.
         address: paths of those that may be for one principal, or one session, alone.
+        presence: trees of which it may be seen who has subscribed to them.
         declare: whether temporary queues may be declared.
         properties: names of properties that clients may set; ``*`` for all.
         admin: actions of administrators, each one of ``ADMIN_ACTIONS``, ``*``, or ``*`` in place of what follows the
@@ -180,6 +182,7 @@ class Role:
     request: tuple[Template, ...] = ()
     handle: tuple[Template, ...] = ()
     address: tuple[Template, ...] = ()
+    presence: tuple[Template, ...] = ()
     declare: bool = False
     properties: frozenset[str] = frozenset()
     admin: frozenset[str] = frozenset()
@@ -188,7 +191,9 @@ class Role:
     @property
     def templates(self) -> tuple[tuple[Template, ...], ...]:
         """What it gives as selectors, in the order of ``_Rules``."""
-        return self.select, self.publish, self.send, self.consume, self.request, self.handle, self.address
+        # Who is there is told by topics, and who may see it may select these.
+        watched = tuple([parse_template(text) for each in self.presence for text in watching(each.text)])
+        return self.select + watched, self.publish, self.send, self.consume, self.request, self.handle, self.address
 
 
 class _Rules(NamedTuple):
@@ -554,6 +559,7 @@ OPEN: Final = Policy(
             request=(parse_template(ANY),),
             handle=(parse_template(ANY),),
             address=(parse_template(ANY),),
+            presence=(parse_template(ANY),),
             declare=True,
             properties=frozenset({EVERYTHING}),
         )

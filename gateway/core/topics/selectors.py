@@ -48,6 +48,7 @@ from gateway.core.topics.topics import (
     SEPARATOR,
     SYSTEM_SIGN,
     TOPIC_PARTITIONS,
+    deciding,
     is_reserved,
     partition_of,
     shown,
@@ -373,7 +374,7 @@ def partitions(selector: Selector, depth: int) -> frozenset[int]:
     Raises:
         ValueError: *depth* is below 1.
     """
-    leading = selector.segments[:depth]
+    leading = selector.segments[: deciding(selector.segments, depth)]
     # A selector with fewer segments than decide is either literal or has its wildcard among them.
     if ANY in leading or ONE in leading:
         return ALL_PARTITIONS

@@ -25,6 +25,10 @@ SYSTEM_SIGN: Final = "$"
 SYSTEM_ROOT: Final = "$gateway"
 """The root of the topics by which the gateway tells of itself."""
 
+PRESENCE_ROOT: Final = "$presence"
+"""The root of the topics that tell who has subscribed to a tree of topics; behind it comes the path of the tree. It is
+no segment by which such topics are spread over the partitions: else all of them would be in one."""
+
 MAX_PATH_BYTES: Final = 1024
 """Longest topic path or selector, in bytes of UTF-8: long enough for any hierarchy that people read, and short enough
 that a path never outweighs the value it names by much. It is a key in the grid and travels with every update."""
@@ -131,7 +135,12 @@ def topic_partition(topic: TopicPath, depth: int) -> int:
     Raises:
         ValueError: *depth* is below 1.
     """
-    return partition_of(topic.split(SEPARATOR, depth), depth)
+    return partition_of(topic.split(SEPARATOR, depth + 1), depth)
+
+
+def deciding(leading: Sequence[str], depth: int) -> int:
+    """Tell how many leading segments of a path decide its partition: one more behind ``PRESENCE_ROOT``."""
+    return depth + 1 if leading and leading[0] == PRESENCE_ROOT else depth
 
 
 def partition_of(leading: Sequence[str], depth: int) -> int:
@@ -142,7 +151,7 @@ def partition_of(leading: Sequence[str], depth: int) -> int:
     """
     if depth < 1:
         raise ValueError(f"at least one segment must decide the partition of a topic, not {depth}")
-    return crc32(SEPARATOR.join(leading[:depth]).encode()) % TOPIC_PARTITIONS
+    return crc32(SEPARATOR.join(leading[: deciding(leading, depth)]).encode()) % TOPIC_PARTITIONS
 
 
 def session_partition(session: SessionId) -> int:

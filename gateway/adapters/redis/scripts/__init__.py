@@ -132,6 +132,13 @@ NODE_STAGE: Final = Script("node_stage", keys=1, timed=True, begins=("takeovers"
 NODE_TAKE_OVER: Final = Script("node_take_over", keys=3, timed=True, begins=("takeovers",))
 NODE_TAKEOVERS: Final = Script("node_takeovers", keys=1, timed=True)
 NODE_TELL: Final = Script("node_tell", keys=2, timed=True)
+_PRESENCE: Final = ("sizes", "removals", "presence")
+PRESENCE_END: Final = Script("presence_end", keys=9, timed=True, begins=(*_PRESENCE, "presence_leaving"))
+PRESENCE_ENTER: Final = Script("presence_enter", keys=11, timed=True, begins=(*_PRESENCE, "presence_owner"))
+PRESENCE_LEAVE: Final = Script(
+    "presence_leave", keys=11, timed=True, begins=(*_PRESENCE, "presence_leaving", "presence_owner")
+)
+PRESENCE_TELL: Final = Script("presence_tell", keys=8, timed=True, begins=_PRESENCE)
 QUEUE_ATTACH: Final = Script("queue_attach", keys=14, timed=True, begins=("queue",))
 QUEUE_DEAD: Final = Script("queue_dead", keys=3)
 QUEUE_DECLARE: Final = Script("queue_declare", keys=14, timed=True, begins=("queue",))

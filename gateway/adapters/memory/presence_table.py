@@ -1,0 +1,141 @@
+"""Members of trees that an in-memory grid holds, one method per atomic step, as the Lua of the Redis adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from gateway.adapters.memory.topic_table import Topics
+from gateway.core.destinations.presence import count_topic, count_value, member_topic
+from gateway.core.topics.topics import topic_partition
+from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
+from gateway.ports import COUNTS_APART, PRESENCE_REMOVAL, Enter, Entered, Fenced, Leave, Ownership
+
+
+@dataclass(slots=True)
+class _Tree:
+    """A tree with members.
+
+    Attributes:
+        members: whether there is a topic of it, by session.
+        told: when the count was told, by the grid's clock in seconds; None if it never was.
+        due: when it is to be told; None if it was.
+    """
+
+    members: dict[SessionId, bool] = field(default_factory=dict)
+    told: float | None = None
+    due: float | None = None
+
+    @property
+    def listed(self) -> int:
+        """How many members there are topics of."""
+        return sum(self.members.values())
+
+
+class PresenceTable:
+    """All members of all trees. Every method is one atomic step; *now* is the grid's clock in seconds.
+
+    Args:
+        topics: of the grid, where it is told.
+        depth: leading path segments that decide a topic's partition.
+    """
+
+    def __init__(self, topics: Topics, depth: int) -> None:
+        self._topics = topics
+        self._depth = depth
+        self._trees: dict[TopicPath, _Tree] = {}
+        self._epochs: dict[tuple[SessionId, int], Epoch] = {}
+
+    def partition(self, tree: TopicPath) -> int:
+        """Tell the topic partition of a tree."""
+        return topic_partition(count_topic(tree), self._depth)
+
+    def enter(self, entry: Enter, generation: GridGeneration, now: float) -> Entered | Fenced:
+        """See ``PresenceStore.enter``."""
+        if (fenced := self._fence(entry.ownership, entry.tree)) is not None:
+            return fenced
+        session = entry.ownership.session
+        tree = self._trees.setdefault(entry.tree, _Tree())
+        before = tree.members.get(session)
+        topic = member_topic(entry.tree, session)
+        shown = before or (
+            tree.listed < entry.most_listed
+            and self._topics.has_room(topic, entry.value, most_topics=entry.most_topics, most_bytes=entry.most_bytes)
+        )
+        if shown:
+            self._topics.set(topic, entry.value, generation)
+        if before is not shown:
+            tree.members[session] = shown
+            self._tell(entry.tree, generation, now)
+        return Entered(before is None, shown)
+
+    def leave(self, leave: Leave, generation: GridGeneration, now: float) -> bool | Fenced:
+        """See ``PresenceStore.leave``."""
+        fenced = self._fence(leave.ownership, leave.tree)
+        return self._leave(leave.ownership.session, leave.tree, generation, now) if fenced is None else fenced
+
+    def forget(self, session: SessionId, generation: GridGeneration, now: float) -> None:
+        """Take a session out of all trees: it has ended."""
+        for tree in [path for path, each in self._trees.items() if session in each.members]:
+            self._leave(session, tree, generation, now)
+        for place in [each for each in self._epochs if each[0] == session]:
+            del self._epochs[place]
+
+    def tell_due(self, partitions: Iterable[int], limit: int, generation: GridGeneration, now: float) -> int:
+        """See ``PresenceStore.tell_due``."""
+        wanted = set(partitions)
+        due = [
+            path
+            for path, tree in self._trees.items()
+            if tree.due is not None and tree.due <= now and self.partition(path) in wanted
+        ]
+        for path in due[:limit]:
+            self._trees[path].told = None
+            self._tell(path, generation, now)
+        return len(due[:limit])
+
+    def trees(self, partition: int) -> list[TopicPath]:
+        """See ``PresenceStore.trees``."""
+        return [path for path in self._trees if self.partition(path) == partition]
+
+    def members(self, tree: TopicPath) -> list[SessionId]:
+        """Name the members of a tree."""
+        found = self._trees.get(tree)
+        return [] if found is None else list(found.members)
+
+    def inventory(self) -> set[str]:
+        """Name everything that is kept."""
+        return {f"member {session} of {path}" for path, tree in self._trees.items() for session in tree.members} | {
+            f"epoch of {session} as a member in {number}" for session, number in self._epochs
+        }
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _fence(self, ownership: Ownership, tree: TopicPath) -> Fenced | None:
+        place = ownership.session, self.partition(tree)
+        if ownership.epoch < self._epochs.get(place, ownership.epoch):
+            return Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
+        self._epochs[place] = ownership.epoch
+        return None
+
+    def _leave(self, session: SessionId, path: TopicPath, generation: GridGeneration, now: float) -> bool:
+        tree = self._trees.get(path)
+        if tree is None or session not in tree.members:
+            return False
+        if tree.members.pop(session):
+            self._topics.remove(member_topic(path, session), generation, PRESENCE_REMOVAL, now, None)
+        self._tell(path, generation, now)
+        return True
+
+    def _tell(self, path: TopicPath, generation: GridGeneration, now: float) -> None:
+        tree = self._trees[path]
+        if tree.told is not None and tree.told <= now < tree.told + COUNTS_APART:
+            if tree.due is None:
+                tree.due = tree.told + COUNTS_APART
+            return
+        tree.told, tree.due = now, None
+        if tree.members:
+            self._topics.set(count_topic(path), count_value(len(tree.members), tree.listed), generation)
+        else:
+            del self._trees[path]
+            self._topics.remove(count_topic(path), generation, PRESENCE_REMOVAL, now, None)
