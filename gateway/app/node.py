@@ -229,6 +229,8 @@ class Node:
             offers = SessionOffers(context, self.links, self.sessions, giver)
         self.sweepers = Sweepers(
             context,
+            self.sessions,
+            self._store,
             alive=lambda: self._membership.alive,
             destinations_loaded=lambda: self.destinations.loaded,
             recovering=self._grid_recovery.is_recovering,

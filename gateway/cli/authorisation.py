@@ -49,6 +49,7 @@ def check(file: Path) -> None:
             ("request", [each.text for each in role.request]),
             ("handle", [each.text for each in role.handle]),
             ("address", [each.text for each in role.address]),
+            ("presence", [each.text for each in role.presence]),
             ("declare", ["temporary queues"] if role.declare else []),
             ("properties", sorted(role.properties)),
             ("admin", sorted(role.admin)),

@@ -16,6 +16,7 @@ from gateway.client.consumers import Ack, Message, MessageConsumer
 from gateway.client.durable_streams import DurableStream
 from gateway.client.exchanges import Handling, Request
 from gateway.client.history_streams import HistoryStream
+from gateway.client.presence import Member, Presence, PresenceEvent
 from gateway.client.session import Connecting, Session, connect
 from gateway.client.streams import UpdateStream
 from gateway.client.transactions import Transaction
@@ -86,6 +87,7 @@ __all__ = [
     "InvalidSelector",
     "InvalidTopic",
     "InvalidValue",
+    "Member",
     "Message",
     "MessageConsumer",
     "NoHandler",
@@ -95,6 +97,8 @@ __all__ = [
     "NotHeld",
     "Notice",
     "PositionGone",
+    "Presence",
+    "PresenceEvent",
     "QueueFull",
     "Receipt",
     "Recovery",

@@ -21,6 +21,7 @@ from gateway.client.durables import DurableCalls
 from gateway.client.exchanges import ExchangeCalls
 from gateway.client.history_streams import HistoryFeed, HistoryStream, read_history
 from gateway.client.options import CLOSE_TIMEOUT, LONGEST_WINDOW, Options, follows_master, time_limit
+from gateway.client.presence import PresenceCalls
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
@@ -58,7 +59,7 @@ HISTORY_LIMIT: Final = 1_000
 """Events that ``Session.history`` reads unless it is told otherwise."""
 
 
-class Session(DurableCalls, ExchangeCalls, WillCalls):
+class Session(DurableCalls, ExchangeCalls, PresenceCalls, WillCalls):
     """A session at a gateway: it outlives its connections, the nodes that serve it and their deploys.
 
     Made by ``connect``. All methods belong to the event loop it was made in. Methods that ask something of the server

@@ -53,9 +53,13 @@ class Streams:
         """
         feed = Feed(selector, size=size, octets=octets)
         stream = UpdateStream(feed, self.close)
+        self.add(feed)
+        return stream
+
+    def add(self, feed: Feed) -> None:
+        """Begin to hand updates to a feed."""
         self._feeds.append(feed)
         self._routes.clear()
-        return stream
 
     def open_history(
         self, selector: Selector, source: Source, *, start: str, on_gap: str, size: int, octets: int
@@ -68,8 +72,7 @@ class Streams:
         """
         feed = HistoryFeed(selector, source, start=start, on_gap=on_gap, size=size, octets=octets)
         stream = HistoryStream(feed, self.close)
-        self._feeds.append(feed)
-        self._routes.clear()
+        self.add(feed)
         return stream, feed
 
     def refused(self, stream: UpdateStream) -> None:

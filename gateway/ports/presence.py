@@ -134,3 +134,13 @@ class PresenceStore(Protocol):
         Raises:
             GridUnavailable: see the module.
         """
+
+    async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
+        """Take sessions out of a tree of which the grid holds nothing else any more, as it has gone back.
+
+        Returns:
+            How many were members.
+
+        Raises:
+            GridUnavailable: see the module; some may have been done.
+        """

@@ -475,6 +475,22 @@ class DestinationLimits(Given):
         le=LONGEST_TTL,
         description="Time after which a value ends, in seconds, unless its publisher says otherwise; null for never.",
     )
+    presence: bool | None = Field(
+        default=None,
+        description="Of a value or a history: whether it is told who has subscribed to these trees of topics, such as "
+        "`rooms/*/**`.",
+    )
+    presence_members: int | None = Field(
+        default=None,
+        ge=0,
+        le=MOST_PRESENCE_MEMBERS,
+        description="Most members of such a tree that are listed; more are counted only.",
+    )
+    presence_properties: str | None = Field(
+        default=None,
+        max_length=2_048,
+        description="Names of the properties that are told of a member besides its principal, with commas between them.",
+    )
 
 
 class DestinationWrite(Given):

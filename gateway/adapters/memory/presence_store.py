@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.adapters.memory.grid_connection import GridConnection
-from gateway.core.types import TopicPath
+from gateway.core.types import SessionId, TopicPath
 from gateway.ports import Enter, Entered, Fenced, Leave, MemberPage
 
 
@@ -38,3 +38,9 @@ class MemoryPresenceStore:
         found = await self._connection.run(lambda grid, _now: grid.presence.members(tree))
         page = sorted(each for each in found if step is None or each > step)
         return MemberPage(page[:count], page[count - 1] if len(page) > count else None)
+
+    async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, now: sum(grid.presence.discard(each, tree, grid.generation, now) for each in sessions)
+        )

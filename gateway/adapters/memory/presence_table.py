@@ -63,7 +63,7 @@ class PresenceTable:
             and self._topics.has_room(topic, entry.value, most_topics=entry.most_topics, most_bytes=entry.most_bytes)
         )
         if shown:
-            self._topics.set(topic, entry.value, generation)
+            self._topics.keep(topic, entry.value, generation)
         if before is not shown:
             tree.members[session] = shown
             self._tell(entry.tree, generation, now)
@@ -80,6 +80,10 @@ class PresenceTable:
             self._leave(session, tree, generation, now)
         for place in [each for each in self._epochs if each[0] == session]:
             del self._epochs[place]
+
+    def discard(self, session: SessionId, tree: TopicPath, generation: GridGeneration, now: float) -> bool:
+        """See ``PresenceStore.discard``."""
+        return self._leave(session, tree, generation, now)
 
     def tell_due(self, partitions: Iterable[int], limit: int, generation: GridGeneration, now: float) -> int:
         """See ``PresenceStore.tell_due``."""
@@ -135,7 +139,7 @@ class PresenceTable:
             return
         tree.told, tree.due = now, None
         if tree.members:
-            self._topics.set(count_topic(path), count_value(len(tree.members), tree.listed), generation)
+            self._topics.keep(count_topic(path), count_value(len(tree.members), tree.listed), generation)
         else:
             del self._trees[path]
             self._topics.remove(count_topic(path), generation, PRESENCE_REMOVAL, now, None)

@@ -343,7 +343,7 @@ class Topics:
             return False
         return not most_bytes or partition.held + partition.growth(topic, value) <= most_bytes
 
-    def set(self, topic: TopicPath, value: bytes, generation: GridGeneration) -> None:
+    def keep(self, topic: TopicPath, value: bytes, generation: GridGeneration) -> None:
         """Set a value that nobody publishes, unless it is there."""
         number = topic_partition(topic, self._depth)
         stored = self._partitions[number].values.get(topic)

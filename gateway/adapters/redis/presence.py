@@ -105,6 +105,11 @@ class RedisPresence:
         sessions = [SessionId(name.decode(errors="replace")) for name in found[::2]]
         return MemberPage(sessions, None if cursor == b"0" else cursor.decode())
 
+    async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
+        """See ``PresenceStore.discard``."""
+        partition, mark = self._partition(tree), PRESENCE_MARK + tree
+        return sum(await self._run([end_member(self._grid, self._keys, partition, each, mark) for each in sessions]))
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _partition(self, tree: TopicPath) -> int:

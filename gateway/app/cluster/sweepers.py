@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from gateway.app.cluster.durable_sweeper import DurableSweeper
 from gateway.app.cluster.history_sweeper import HistorySweeper
 from gateway.app.cluster.left_sessions import LeftSessions
+from gateway.app.cluster.presence_keeper import PresenceKeeper
 from gateway.app.cluster.queue_watch import QueueWatch
 from gateway.app.cluster.transaction_reaper import TransactionReaper
 from gateway.app.cluster.value_endings import ValueEndings
 from gateway.app.context import Context
+from gateway.app.registry.fenced_store import FencedStore
+from gateway.app.registry.sessions import Sessions
 from gateway.core.types import NodeRef
 
 
@@ -19,6 +22,8 @@ class Sweepers:
 
     Args:
         context: of the node.
+        sessions: the sessions held here.
+        store: writes them.
         alive: tells which nodes live, and share the work.
         destinations_loaded: tells whether it is known what paths are.
         recovering: tells whether sessions are being written again, after the grid has lost some.
@@ -27,11 +32,14 @@ class Sweepers:
         histories: cuts what histories keep for too long.
         durables: removes durable subscriptions that nobody has used for their life.
         values: ends values whose time is over.
+        presence: keeps trees with presence in step with the sessions.
     """
 
     def __init__(
         self,
         context: Context,
+        sessions: Sessions,
+        store: FencedStore,
         *,
         alive: Callable[[], Sequence[NodeRef]],
         destinations_loaded: Callable[[], bool],
@@ -46,6 +54,9 @@ class Sweepers:
         self._left_sessions = LeftSessions(context, alive)
         # Where it is not known which topics have history, an end would be missing in one.
         self.values = ValueEndings(context, alive=alive, may_end=lambda: destinations_loaded() and not recovering())
+        self.presence = PresenceKeeper(
+            context, sessions, store, alive=alive, may_tell=lambda: destinations_loaded() and not recovering()
+        )
 
     def start(self) -> None:
         """Begin, once the node has joined its cluster; they run until its background work ends."""
@@ -54,5 +65,6 @@ class Sweepers:
         self._background.forever(self._transactions.run, "transaction-reaper")
         self._background.forever(self._queues.run, "queue-watch")
         self._background.forever(self.values.run, "value-endings")
+        self._background.forever(self.presence.run, "presence-keeper")
         if self._stored.counts:
             self._background.forever(self._left_sessions.run, "left-sessions")

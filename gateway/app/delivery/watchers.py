@@ -6,6 +6,8 @@ import asyncio
 
 from gateway.app.session.session import Session
 from gateway.core.topics.selections import Selections
+from gateway.core.topics.selectors import Selector
+from gateway.core.topics.topics import SYSTEM_ROOT
 
 
 class Watchers:
@@ -27,7 +29,7 @@ class Watchers:
 
     def selects(self, session: Session, selections: Selections) -> None:
         """A session is sent from now on what *selections* select."""
-        if selections.of_system:
+        if selections.of_system and any(each.selects and _is_of_node(each.selector) for each in selections.entries):
             if not self._sessions:
                 self._news.set()
             self._sessions.add(session)
@@ -49,3 +51,8 @@ class Watchers:
         while not (self._sessions or self.elsewhere):
             self._news.clear()
             await self._news.wait()
+
+
+def _is_of_node(selector: Selector) -> bool:
+    """Tell whether a selector selects topics by which nodes tell of themselves; who is present is told of by others."""
+    return selector.segments[0] == SYSTEM_ROOT

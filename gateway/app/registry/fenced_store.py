@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from gateway.app.context import Context
-from gateway.app.registry.fenced_messaging import FencedMessaging
+from gateway.app.registry.fenced_presence import FencedPresence
 from gateway.app.registry.fencing import NotWritten, Outdated, SessionLost
 from gateway.app.registry.recent_ends import End, RecentEnds
 from gateway.app.session.session import Session, StoredUnder
@@ -51,7 +51,7 @@ _GONE: Final = frozenset(
 """Refusals of a claim that mean that there is no such session any more, so that none can be held here either."""
 
 
-class FencedStore(FencedMessaging):
+class FencedStore(FencedPresence):
     """The store of the sessions: every write by the owner of one goes through here.
 
     Two writes have no owner and so are not here, but in ``gateway.app.cluster.membership``: ``orphan``, for sessions of
@@ -174,27 +174,22 @@ class FencedStore(FencedMessaging):
 
     # --- Changed ------------------------------------------------------------------------------------------------------
 
-    async def change(self, session: Session, changes: SessionChanges) -> None:
-        """Write a change that a reply is going to promise.
-
-        Raises:
-            Outdated, SessionLost: see ``fencing``.
-            GridUnavailable: it may have been written.
-        """
-        await self._write(session, lambda ownership: self._grid.sessions.change(ownership, changes))
-
     async def select(self, session: Session, selections: Selections) -> None:
         """Write a list of selections that a reply is going to promise; the caller holds ``session.selecting``.
 
         What is written are the entries by which it differs from the list that the grid holds. Where that is not known,
-        because an answer was lost or the session was written again, the whole list is.
+        because an answer was lost or the session was written again, the whole list is. The session leaves trees with
+        presence before, and enters others behind; see ``fenced_presence``.
 
         Raises:
             Outdated, SessionLost: see ``fencing``.
             GridUnavailable: it may have been written.
         """
+        trees = self.trees(session, selections)
+        await self.leave_trees(session, trees)
         if await self._write(session, lambda ownership: self._select(session, ownership, selections)):
             session.written = selections
+        await self.enter_trees(session, trees)
 
     async def _select(self, session: Session, ownership: Ownership, selections: Selections) -> None:
         # A grid that may have gone back may hold any list.
@@ -242,26 +237,6 @@ class FencedStore(FencedMessaging):
         session.on_clock = session.ownership == ownership and not session.connected
 
     # --- Published ----------------------------------------------------------------------------------------------------
-
-    def is_ready(self, session: Session, partitions: set[int]) -> bool:
-        """Tell whether a session may publish to some topic partitions now; else ``prepare`` has to be called first."""
-        return partitions <= session.publish_partitions and not self.must_restore(session)
-
-    async def prepare(self, session: Session, partitions: set[int]) -> None:
-        """Make sure that the session is this node's, if that is not certain, before anything is published in its name.
-
-        Which partitions will hold receipts of it is written ahead, so that its end can remove them (P7).
-
-        Raises:
-            Outdated, SessionLost: see ``fencing``.
-            GridUnavailable: nobody knows.
-        """
-        if self.must_restore(session):
-            await self._restore_one(session)
-        if not partitions <= session.publish_partitions:
-            all_of_them = session.publish_partitions | partitions
-            await self.change(session, SessionChanges(publish_partitions=all_of_them))
-            session.publish_partitions = all_of_them
 
     def publish(self, commands: Sequence[PublishCommand]) -> Awaitable[list[PublishResult]]:
         """Publish in the name of a session that is ready; see ``TopicStore.publish``.

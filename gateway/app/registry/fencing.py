@@ -298,6 +298,9 @@ class Fencing:
                     session = sessions[index]
                     if result is Restored.WRITTEN:
                         session.stored_under = stored_under
+                        if recreate and session.present is not None:
+                            # Its trees may have lost it, too; ``PresenceKeeper`` sees to that.
+                            session.present = dict.fromkeys(session.present, b"")
                         # What has changed while the grid was asked is not what was written.
                         session.unsaved = session.unsaved and session.record() != record
         return results

@@ -173,6 +173,7 @@ class Sessions:
     def add_absent(self, session: Session) -> None:
         """Take a session in that has no client, and whose window runs in the grid."""
         self.add(session)
+        self._store.served(session)
         session.on_clock = True
         self._wait_for_client(session)
         if self.observer is not None:
@@ -192,6 +193,7 @@ class Sessions:
         """Serve the session over *connection*; its machine has been opened, reattached or restarted just before."""
         session.connection = connection
         session.on_clock = False
+        self._store.served(session)
         self.former.forget(session.id)
         self.stale_sessions.forget(session)
         self.absences.forget(session)

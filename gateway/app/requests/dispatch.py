@@ -267,6 +267,9 @@ class Requests:
         try:
             await self._store.change(session, SessionChanges(properties=properties))
             session.properties = properties
+            if session.present:
+                async with session.selecting:
+                    await self._store.settle_presence(session)
         finally:
             self._limits.recount(session)
         self._announce(PropertiesChanged(session, request.changes))

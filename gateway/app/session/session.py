@@ -11,6 +11,7 @@ from gateway.app.session.cuts import Cuts
 from gateway.app.session.exchange import Exchange
 from gateway.app.session.meter import Meter
 from gateway.app.session.request_lane import RequestLane
+from gateway.core.destinations.membership import Membership
 from gateway.core.pacing.accounts import Account
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.policy.permissions import Permissions
@@ -81,6 +82,9 @@ class Session(ServerSession):
         resuming: held while a resume is decided, so that two connections cannot both get the session.
         ending: it is being ended from here; the grid may know it no more, which is no surprise then.
         permissions: what it may do, by the policy that was last looked at.
+        present: trees of topics that may know it as a member, and what the grid was told of it there, nothing where
+            that is not certain; None if nobody has looked yet.
+        trees: of which it should be a member, as far as somebody has looked.
         dropped: the node no longer holds it.
         elsewhere_until: until when another node may have sent it updates, on the monotonic clock; minus infinity if
             none has. Before it is sent values here, this node must know what the grid knew then.
@@ -129,6 +133,7 @@ class Session(ServerSession):
         "owner",
         "paused",
         "permissions",
+        "present",
         "refreshes",
         "renew_at",
         "replayed",
@@ -138,6 +143,7 @@ class Session(ServerSession):
         "retained",
         "selecting",
         "stored",
+        "trees",
         "unsaved",
         "written",
     )
@@ -157,6 +163,8 @@ class Session(ServerSession):
         self.connection: Connection | None = None
         self.consumers: dict[TopicPath, Consumer] | None = None
         self.exchange: Exchange | None = None
+        self.present: dict[TopicPath, bytes] | None = None
+        self.trees: Membership | None = None
         self.fixed: dict[str, str] = {}
         self.retained: frozenset[int] = frozenset()
         self.unsaved = False
@@ -193,6 +201,9 @@ class Session(ServerSession):
         if record.selections != self.selections.to_wire():
             self.selections = Selections.from_wire(record.selections)
         self.written: Selections | None = self.selections
+        if self.present is not None and record.epoch != self.epoch + 1:
+            # Another node has had it meanwhile.
+            self.present = None
         self.epoch: Epoch = record.epoch
         self.token_generation = record.token_generation
         self.confirmed = record.confirmed

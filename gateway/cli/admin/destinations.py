@@ -117,6 +117,9 @@ def _read(kind: Kind, given: Mapping[str, str]) -> dict[str, float | str | bool]
     for name, text in given.items():
         if name not in known:
             raise click.UsageError(f"a {kind.value} has no --{name}")
+        if known[name].unit is Unit.NAMES:
+            values[name] = text
+            continue
         if known[name].unit in {Unit.SWITCH, Unit.CHOICE}:
             values[name] = _read_word(known[name], text)
             continue

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from gateway.core.destinations.table import DestinationTable
 from gateway.core.topics.selections import Selections
 from gateway.core.types import TopicPath
 
-NO_TREES: frozenset[TopicPath] = frozenset()
+
+class Membership(NamedTuple):
+    """What was found for one list.
+
+    Attributes:
+        selections: the list.
+        revision: of the table that was asked.
+        trees: those of which its session is a member.
+    """
+
+    selections: Selections
+    revision: int
+    trees: frozenset[TopicPath]
+
+
+NO_TREES: Final[frozenset[TopicPath]] = frozenset()
 """Of a session that is a member nowhere, as nearly all are where nobody asks for presence."""
 
 

@@ -60,6 +60,7 @@ class DestinationTable:
         has_queues: there are queues.
         has_ttl: values of some topics end.
         has_presence: some trees tell who has subscribed to them.
+        revision: grows with every change.
     """
 
     def __init__(self, destinations: Iterable[Destination] = ()) -> None:
@@ -75,6 +76,7 @@ class DestinationTable:
         self.has_queues = False
         self.has_ttl = False
         self.has_presence = False
+        self.revision = 0
         self._with_ttl = self._with_presence = 0
         self._trees: Remembered[str, tuple[TopicPath, ...]] = Remembered(
             REMEMBERED_BYTES, lambda text, trees: getsizeof(text) + getsizeof(trees) + sum(map(getsizeof, trees))
@@ -217,6 +219,7 @@ class DestinationTable:
         self.has_ttl = self._with_ttl > 0
         self._with_presence += _has_presence(now) - _has_presence(before)
         self.has_presence = self._with_presence > 0
+        self.revision += 1
         self._answers.clear()
         self._trees.clear()
 
@@ -226,7 +229,8 @@ def _has_ttl(destination: Destination | None) -> bool:
 
 
 def _has_presence(destination: Destination | None) -> bool:
-    return isinstance(destination and destination.limits, PresenceLimits) and destination.limits.presence
+    limits = None if destination is None else destination.limits
+    return isinstance(limits, PresenceLimits) and limits.presence
 
 
 def place_in_list(destination: Destination) -> tuple[str, str]:
