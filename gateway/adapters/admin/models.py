@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue
 from pydantic_core import PydanticCustomError
 
 from gateway.core.destinations.destination import Origin
-from gateway.core.destinations.limits import LEAST_BYTES, LONGEST_AGE, LONGEST_PAUSE
+from gateway.core.destinations.limits import LEAST_BYTES, LONGEST_AGE, LONGEST_PAUSE, MOST_PRESENCE_MEMBERS
 from gateway.core.policy.revocations import MAX_REVOCATION_REASON, MAX_REVOKED_VALUE, RevocationKind
 from gateway.core.wire.publish_packet import LONGEST_TTL, SHORTEST_TTL
 from gateway.ports.administration import NodeState
@@ -477,8 +477,7 @@ class DestinationLimits(Given):
     )
     presence: bool | None = Field(
         default=None,
-        description="Of a value or a history: whether it is told who has subscribed to these trees of topics, such as "
-        "`rooms/*/**`.",
+        description="Of topics: whether it is told who has subscribed to these trees, such as `rooms/*/**`.",
     )
     presence_members: int | None = Field(
         default=None,
