@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
-from typing import Final, Literal, Self
+from typing import Literal, Self
 
 from gateway.client.arguments import text_of
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE, ConflatingQueue
@@ -15,15 +15,9 @@ from gateway.core.client.errors import InvalidTopic
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.client.types import Update
 from gateway.core.topics.selectors import ANY, Selector, parse_selector
-from gateway.core.topics.topics import PRESENCE_ROOT, SEPARATOR, parse_topic
+from gateway.core.topics.topics import PRESENCE_COUNT, PRESENCE_MEMBERS, PRESENCE_ROOT, SEPARATOR, parse_topic
 from gateway.core.types import TopicPath
 from gateway.core.wire.packets import Subscribe
-
-COUNT: Final = "$count"
-"""The last segment of the topic of how many there are."""
-
-MEMBERS: Final = "$members"
-"""The segment in front of the id of a member's session, in the topic of that member."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +77,8 @@ class _PresenceFeed(Feed):
 
     def __init__(self, tree: TopicPath, *, members: bool) -> None:
         begins = f"{PRESENCE_ROOT}{SEPARATOR}{tree}{SEPARATOR}"
-        self.count_topic = begins + COUNT
-        self._before_session = f"{begins}{MEMBERS}{SEPARATOR}"
+        self.count_topic = begins + PRESENCE_COUNT
+        self._before_session = f"{begins}{PRESENCE_MEMBERS}{SEPARATOR}"
         self.selectors = [parse_selector(self.count_topic)]
         whole: Selector = self.selectors[0]
         if members:

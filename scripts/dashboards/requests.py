@@ -153,6 +153,18 @@ REQUESTS: Final = Dashboard(
                     stacked=True,
                 ),
                 Panel(
+                    title="Members of trees",
+                    meaning="Sessions that are present in trees of topics, each once in each tree, by node.",
+                    queries=(Query(f"sum by (node) (gateway_presence_members{{{CLUSTER}}})", "{{node}}"),),
+                    stacked=True,
+                ),
+                Panel(
+                    title="Members that come and go",
+                    meaning="Unlisted: they are counted only, as there are more than the tree lists, or no room.",
+                    queries=(Query(rate("gateway_presence_changes_total", by="change"), "{{change}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Panel(
                     title="Last wills",
                     meaning="Wills of sessions that have ended. Refused: the policy does not allow it any more, there "
                     "was no room, or it could not be read; will_refused in the log names session and topic.",

@@ -488,7 +488,7 @@ class DestinationLimits(Given):
     presence_properties: str | None = Field(
         default=None,
         max_length=2_048,
-        description="Names of the properties that are told of a member besides its principal, with commas between them.",
+        description="Names of properties that are told of a member besides its principal, with commas between them.",
     )
 
 

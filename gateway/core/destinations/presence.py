@@ -21,14 +21,8 @@ from typing import Final
 import orjson
 
 from gateway.core.topics.selectors import ANY, ONE, Selector
-from gateway.core.topics.topics import PRESENCE_ROOT, SEPARATOR
+from gateway.core.topics.topics import PRESENCE_COUNT, PRESENCE_MEMBERS, PRESENCE_ROOT, SEPARATOR
 from gateway.core.types import SessionId, TopicPath
-
-COUNT: Final = "$count"
-"""The segment behind the path of a tree that names the topic of how many members it has."""
-
-MEMBERS: Final = "$members"
-"""Likewise, in front of the id of a session: the topic of one member."""
 
 MOST_TREE_BYTES: Final = 768
 """Bytes of the path of a tree; a longer one has no members. With all that is around it, it is the path of a topic."""
@@ -63,12 +57,12 @@ def literal_beginnings(selector: Selector) -> Iterator[TopicPath]:
 
 def count_topic(tree: TopicPath) -> TopicPath:
     """Name the topic that tells how many members a tree has."""
-    return TopicPath(f"{PRESENCE_ROOT}{SEPARATOR}{tree}{SEPARATOR}{COUNT}")
+    return TopicPath(f"{PRESENCE_ROOT}{SEPARATOR}{tree}{SEPARATOR}{PRESENCE_COUNT}")
 
 
 def member_topic(tree: TopicPath, session: SessionId) -> TopicPath:
     """Name the topic that tells of one member."""
-    return TopicPath(f"{PRESENCE_ROOT}{SEPARATOR}{tree}{SEPARATOR}{MEMBERS}{SEPARATOR}{session}")
+    return TopicPath(f"{PRESENCE_ROOT}{SEPARATOR}{tree}{SEPARATOR}{PRESENCE_MEMBERS}{SEPARATOR}{session}")
 
 
 def count_value(count: int, listed: int) -> bytes:
@@ -92,4 +86,4 @@ def member_value(session: SessionId, principal: str, properties: Mapping[str, st
 def watching(pattern: str) -> tuple[str, str]:
     """Write the selectors of all that is told of the trees that a selector matches, counts and members."""
     begins = f"{PRESENCE_ROOT}{SEPARATOR}{pattern}{SEPARATOR}"
-    return f"{begins}{COUNT}", f"{begins}{MEMBERS}{SEPARATOR}{ONE}"
+    return f"{begins}{PRESENCE_COUNT}", f"{begins}{PRESENCE_MEMBERS}{SEPARATOR}{ONE}"

@@ -29,6 +29,15 @@ PRESENCE_ROOT: Final = "$presence"
 """The root of the topics that tell who has subscribed to a tree of topics; behind it comes the path of the tree. It is
 no segment by which such topics are spread over the partitions: else all of them would be in one."""
 
+PRESENCE_COUNT: Final = "$count"
+"""The segment behind the path of a tree that names the topic of how many members it has."""
+
+PRESENCE_MEMBERS: Final = "$members"
+"""Likewise, in front of the id of a session: the topic of one member."""
+
+PRESENCE_PARTS: Final = frozenset({PRESENCE_COUNT, PRESENCE_MEMBERS})
+"""What ends the path of a tree in these topics."""
+
 MAX_PATH_BYTES: Final = 1024
 """Longest topic path or selector, in bytes of UTF-8: long enough for any hierarchy that people read, and short enough
 that a path never outweighs the value it names by much. It is a key in the grid and travels with every update."""
@@ -139,8 +148,16 @@ def topic_partition(topic: TopicPath, depth: int) -> int:
 
 
 def deciding(leading: Sequence[str], depth: int) -> int:
-    """Tell how many leading segments of a path decide its partition: one more behind ``PRESENCE_ROOT``."""
-    return depth + 1 if leading and leading[0] == PRESENCE_ROOT else depth
+    """Tell how many leading segments of a path decide its partition.
+
+    Behind ``PRESENCE_ROOT`` it is one more, but no more than are of the tree: all topics of one tree are together.
+    """
+    if leading[0] != PRESENCE_ROOT:
+        return depth
+    for place in range(1, min(len(leading), depth + 1)):
+        if leading[place] in PRESENCE_PARTS:
+            return place
+    return depth + 1
 
 
 def partition_of(leading: Sequence[str], depth: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.client import Forbidden, Presence, PresenceEvent, Session, connect
+from gateway.client import Forbidden, Presence, PresenceEvent, Session, UpdateStream, connect
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import Limits, ValueLimits
 from gateway.core.topics.selectors import parse_selector
@@ -84,10 +84,17 @@ class Cluster:
         self.nodes = nodes
         self.stack = stack
         self.memory = memory or MemoryGridServer()
+        self.streams: list[UpdateStream] = []
 
     async def client(self, node: int | str, principal: str, **arguments: Any) -> Session:
         url = node if isinstance(node, str) else self.nodes[node].url
         return await self.stack.enter_async_context(connect(url, principal, **arguments))
+
+    async def select(self, session: Session, selector: str) -> UpdateStream:
+        """Have a session subscribe; the stream is kept, as the selection ends with it."""
+        stream = await session.subscribe(selector)
+        self.streams.append(stream)
+        return stream
 
     async def watch(self, node: int, tree: str = ROOM, **arguments: Any) -> Watcher:
         session = await self.client(node, "watcher")
@@ -119,13 +126,13 @@ async def test_who_subscribes_is_there_and_who_does_not_any_more_is_not(cluster:
     assert (member.session_id, member.principal, member.properties) == (alice.id, "alice", {"name": "Alice"})
 
     bob = await cluster.client(1, "bob")
-    await bob.subscribe("rooms/7/**")
+    await cluster.select(bob, "rooms/7/**")
     await watcher.sees("alice", "bob")
     board = await alice.subscribe("rooms/7/board")
-    await alice.subscribe("rooms/*/news")  # names no room
+    await cluster.select(alice, "rooms/*/news")  # names no room
     chat.close()
     board_only = await cluster.client(0, "carol")
-    await board_only.subscribe("rooms/7")
+    await cluster.select(board_only, "rooms/7")
     await watcher.sees("alice", "bob", "carol")
     assert watcher.moves == [("joined", "alice"), ("joined", "bob"), ("joined", "carol")]
     board.close()
@@ -137,7 +144,7 @@ async def test_who_subscribes_is_there_and_who_does_not_any_more_is_not(cluster:
 
 async def test_properties_that_are_shown_change(cluster: Cluster) -> None:
     alice = await cluster.client(0, "alice", properties={"name": "Alice"})
-    await alice.subscribe("rooms/7/chat")
+    await cluster.select(alice, "rooms/7/chat")
     watcher = await cluster.watch(1)
     await watcher.sees("alice")
     await alice.set_properties({"name": "Alicia"})
@@ -152,7 +159,7 @@ async def test_counts_alone(cluster: Cluster) -> None:
     watcher = await cluster.watch(1, members=False)
     for number in range(10):
         member = await cluster.client(number % 2, f"p{number}")
-        await member.subscribe("rooms/7/chat")
+        await cluster.select(member, "rooms/7/chat")
     await eventually(lambda: watcher.presence.count == 10)
     assert watcher.presence.members == {}
     assert len(watcher.events) <= 5, "once a second, however many come"
@@ -160,7 +167,7 @@ async def test_counts_alone(cluster: Cluster) -> None:
 
 async def test_what_is_marked_later_or_no_more(cluster: Cluster) -> None:
     alice = await cluster.client(0, "alice")
-    await alice.subscribe("halls/1/chat")
+    await cluster.select(alice, "halls/1/chat")
     watcher = await cluster.watch(1, "halls/1")
     await mark(cluster.nodes, "halls/*/**")
     await watcher.sees("alice")
@@ -173,7 +180,7 @@ async def test_what_is_marked_later_or_no_more(cluster: Cluster) -> None:
 async def test_reattaching_and_the_end_of_the_window(cluster: Cluster) -> None:
     proxy = await cluster.stack.enter_async_context(CuttingProxy(cluster.nodes[0].gateway.port))
     alice = await cluster.client(proxy.url, "alice", window=scaled(1.5))
-    await alice.subscribe("rooms/7/chat")
+    await cluster.select(alice, "rooms/7/chat")
     watcher = await cluster.watch(1)
     await watcher.sees("alice")
     recoveries = alice.recoveries()
@@ -192,7 +199,7 @@ async def goes_on_elsewhere(cluster: Cluster, outcome: str) -> None:
     n1, n2 = cluster.nodes[:2]
     proxies = [await cluster.stack.enter_async_context(CuttingProxy(n1.gateway.port)) for _ in range(2)]
     alice = await cluster.client(proxies[0].url, "alice", discover=False)
-    await alice.subscribe("rooms/7/chat")
+    await cluster.select(alice, "rooms/7/chat")
     there = await cluster.watch(1)
     mine = Watcher(await (await cluster.client(proxies[1].url, "watcher", discover=False)).presence(ROOM))
     cluster.stack.callback(mine.close)
@@ -208,7 +215,7 @@ async def goes_on_elsewhere(cluster: Cluster, outcome: str) -> None:
         proxy.cut()
     assert (await anext(recoveries)).outcome == outcome
     bob = await cluster.client(1, "bob")
-    await bob.subscribe("rooms/7/chat")
+    await cluster.select(bob, "rooms/7/chat")
     for each in (there, mine):
         await each.sees("alice", "bob")
         assert each.moves == [("joined", "alice"), ("joined", "bob")]
@@ -236,15 +243,15 @@ async def test_going_on_with_a_copy(linked: LinkedNodes, outcome: str) -> None:
 async def test_a_grid_that_has_gone_back(cluster: Cluster) -> None:
     alice, bob = await cluster.client(0, "alice"), await cluster.client(1, "bob")
     watcher = await cluster.watch(1)
-    await bob.subscribe("rooms/7/chat")
+    await cluster.select(bob, "rooms/7/chat")
     snapshot = cluster.memory.snapshot()
-    await alice.subscribe("rooms/7/chat")
+    await cluster.select(alice, "rooms/7/chat")
     await bob.unsubscribe("rooms/7/chat")
     await watcher.sees("alice")
     cluster.memory.go_away()
     cluster.memory.come_back(restarted=True, snapshot=snapshot)
     carol = await cluster.client(0, "carol")
-    await carol.subscribe("rooms/7/chat")
+    await cluster.select(carol, "rooms/7/chat")
     await watcher.sees("alice", "carol")
 
 
@@ -267,7 +274,7 @@ async def test_only_those_may_watch_who_may(tmp_path: Path) -> None:
         await mark([node])
         cluster = Cluster([node], stack)
         alice = await cluster.client(0, "alice")
-        await alice.subscribe("rooms/7/chat")
+        await cluster.select(alice, "rooms/7/chat")
         with pytest.raises(Forbidden):
             await alice.presence(ROOM)
         with pytest.raises(Forbidden):
