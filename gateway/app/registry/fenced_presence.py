@@ -45,9 +45,7 @@ class FencedPresence(FencedMessaging):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._table = context.destinations
-        self._depth = context.parameters.topic_depth
-        self._most_topics = context.parameters.partition_topics
-        self._most_bytes = context.parameters.partition_bytes
+        self._parameters = context.parameters
         self.unsettled: dict[Session, None] = {}
 
     # --- What others build on -----------------------------------------------------------------------------------------
@@ -161,14 +159,16 @@ class FencedPresence(FencedMessaging):
         for tree, value in some:
             limits = self._table.presence(tree)
             most = 0 if limits is None else limits.presence_members
-            entries.append(Enter(ownership, tree, value, most, self._most_topics, self._most_bytes))
+            entries.append(
+                Enter(ownership, tree, value, most, self._parameters.partition_topics, self._parameters.partition_bytes)
+            )
         return _unfenced(await self._grid.presence.enter(entries))
 
     async def _leave(self, trees: Sequence[TopicPath], ownership: Ownership) -> int:
         return sum(_unfenced(await self._grid.presence.leave([Leave(ownership, tree) for tree in trees])))
 
     def _partition(self, tree: TopicPath) -> int:
-        return topic_partition(count_topic(tree), self._depth)
+        return topic_partition(count_topic(tree), self._parameters.topic_depth)
 
     def _told_of(self, session: Session, tree: TopicPath) -> bytes | None:
         limits = self._table.presence(tree)

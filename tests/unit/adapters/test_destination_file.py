@@ -104,12 +104,13 @@ count = 0
 [[destination]]
 selector = "d"
 """
+    limits = "count, age, bytes, ttl, presence, presence_members, presence_properties"
     duration = 'seconds between 1 and 31,622,400, or a text such as "250ms", "90s", "5m" or "24h"'
     size = 'bytes between 4,096 and 1,073,741,824, or a text such as "64KiB" or "1MiB"'
     empty = "a selector does not begin or end with '/' and has nothing empty between two, but segment 2 of 'log//x' is"
     assert complaints(file, text) == [
         ": destinations: there is no such key; write [[destination]] above each destination",
-        ":3: cuont: it is no limit of a history; did you mean 'count'? (there are count, age, bytes, ttl)",
+        f":3: cuont: it is no limit of a history; did you mean 'count'? (there are {limits})",
         f':8: selector: it is none: {empty} empty; a selector such as "log/**"',
         f":12: age: it is not a duration; {duration}",
         ":21: selector: a/*/** is described at line 17 already; keep one of them",

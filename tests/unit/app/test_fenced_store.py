@@ -16,6 +16,7 @@ from gateway.app.context import Context
 from gateway.app.registry.fenced_store import RESTORE_BATCH, FencedStore
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
+from gateway.core.destinations.table import DestinationTable
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.topics.selections import Selections
@@ -96,7 +97,9 @@ def bench() -> tuple[Grid, FencedStore, Session]:
     """Make a grid, what writes to it, and a session that is stored there."""
     grid = Grid()
     parameters = SimpleNamespace(replicated=True, restore_rate=float("inf"))
-    context: Any = SimpleNamespace(me=ME, grid=grid, metrics=None, clock=Clock(), parameters=parameters)
+    context: Any = SimpleNamespace(
+        me=ME, grid=grid, metrics=None, clock=Clock(), parameters=parameters, destinations=DestinationTable()
+    )
     store = FencedStore(cast("Context", context))
     record = SessionRecord(id=SessionId("s"), principal="alice", window=60.0, owner=ME, epoch=Epoch(1))
     return (

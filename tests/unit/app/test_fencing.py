@@ -20,6 +20,7 @@ from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.metric import Metric
+from gateway.core.destinations.table import DestinationTable
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.transitions import Role
 from gateway.core.types import (
@@ -72,6 +73,7 @@ class Bench:
             grid=self,
             metrics=SimpleNamespace(add=self.counted.append),
             clock=Clock(),
+            destinations=DestinationTable(),
             parameters=SimpleNamespace(replicated=True, restore_rate=float("inf")),
         )
         self.store = FencedStore(cast("Context", context))

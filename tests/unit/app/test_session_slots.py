@@ -15,7 +15,10 @@ OF_THE_CONNECTION: Final = {
 }
 """Made anew when a client is welcomed: it has another connection then, and what it counts begins again."""
 
-OF_THE_GRID: Final = {"owner", "epoch", "expired_leases", "restores", "on_clock", "unsaved", "written", "stored"}
+OF_THE_GRID: Final = {
+    *("owner", "epoch", "expired_leases", "restores", "on_clock", "unsaved", "written", "stored"),
+    *("present", "trees"),
+}
 """By which right it is written, and what of it is known to be stored: the new owner has read that with its claim."""
 
 OF_THE_NODE: Final = {

@@ -14,6 +14,7 @@ from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.stale_sessions import BATCH, FIRST_LOOK, StaleSessionSweeper
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session, StoredUnder
+from gateway.core.destinations.table import DestinationTable
 from gateway.core.types import Epoch, GridGeneration, Incarnation, NodeId, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Fenced, GridUnavailable, Ownership, SessionChanges, SessionGone
@@ -39,6 +40,7 @@ class Bench:
             parameters=SimpleNamespace(replicated=replicated, restore_rate=1.0),
             grid=SimpleNamespace(generation=self.generation, sessions=self),
             metrics=SimpleNamespace(add=lambda *_: None),
+            destinations=DestinationTable(),
         )
         self.store = FencedStore(cast("Context", surroundings))
         self.store.drop_by(self.dropped)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from gateway.core.destinations.destination import Destination, Origin, decode_destination, encode_destination
@@ -19,14 +21,14 @@ from gateway.core.types import SessionId, TopicPath
 PRESENT = ValueLimits(presence=True)
 
 
-def table(**limits: Limits) -> DestinationTable:
+def table(limits: Mapping[str, Limits]) -> DestinationTable:
     return DestinationTable(
         Destination(selector=parse_selector(selector), limits=each, origin=Origin.FILE)
         for selector, each in limits.items()
     )
 
 
-ROOMS = table(**{"rooms/*/**": PRESENT, "rooms/hidden": ValueLimits(), "lobby/**": PRESENT, "plain/**": ValueLimits()})
+ROOMS = table({"rooms/*/**": PRESENT, "rooms/hidden": ValueLimits(), "lobby/**": PRESENT, "plain/**": ValueLimits()})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_trees_that_a_selector_names(selector: str, trees: set[str]) -> None:
 
 
 def test_nested_trees_are_both_entered() -> None:
-    nested = table(**{"a/**": PRESENT, "a/*/**": HistoryLimits(presence=True)})
+    nested = table({"a/**": PRESENT, "a/*/**": HistoryLimits(presence=True)})
     assert trees_of(NOTHING.select(parse_selector("a/b/c")), nested) == {"a", "a/b"}
 
 
@@ -74,7 +76,7 @@ def test_what_is_selected_counts_once_and_what_is_deselected_does_not() -> None:
 
 
 def test_nobody_asks_where_nothing_is_marked() -> None:
-    nothing = table(**{"rooms/**": ValueLimits()})
+    nothing = table({"rooms/**": ValueLimits()})
     assert not nothing.has_presence
     assert trees_of(NOTHING.select(parse_selector("rooms/7")), nothing) == frozenset()
     nothing.put(Destination(selector=parse_selector("rooms/*/**"), limits=PRESENT, origin=Origin.ADMINISTRATOR))
