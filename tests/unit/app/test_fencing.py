@@ -387,7 +387,7 @@ async def test_what_the_grid_holds_for_this_node_and_it_does_not_serve_is_put_on
 # --- Nobody else ------------------------------------------------------------------------------------------------------
 
 APPLICATION: Final = Path(gateway.app.__file__).parent
-THE_PLACE: Final = {"registry/fencing.py", "registry/fenced_store.py"}
+THE_PLACE: Final = {"registry/fencing.py", "registry/fenced_store.py", "registry/fenced_presence.py"}
 WRITES: Final = {"create", "claim", "change", "confirm", "disconnect", "end", "end_all", "restore"}
 """Steps of ``SessionStore`` by an owner; the others read, or are the cluster's."""
 
