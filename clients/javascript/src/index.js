@@ -25,6 +25,8 @@
  * @typedef {import("./consumers.js").Ack} Ack
  * @typedef {import("./exchanges.js").AskedRequest} AskedRequest
  * @typedef {import("./exchanges.js").RequestHandler} RequestHandler
+ * @typedef {import("./presence.js").Member} Member
+ * @typedef {import("./presence.js").PresenceEvent} PresenceEvent
  * @typedef {import("./session.js").Receipt} Receipt
  * @typedef {import("./session.js").SendReceipt} SendReceipt
  * @typedef {import("./streams.js").StreamOptions} StreamOptions
@@ -77,6 +79,7 @@ export { DurableStream } from "./durablestream.js";
 export { Handling } from "./exchanges.js";
 export { follow } from "./follow.js";
 export { HistoryStream } from "./historystream.js";
+export { Presence } from "./presence.js";
 export { Session } from "./session.js";
 export { UpdateStream } from "./streams.js";
 export { Transaction } from "./transactions.js";

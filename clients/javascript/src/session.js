@@ -12,6 +12,7 @@ import { guarded, RequestRefused } from "./errors.js";
 import { DEFAULT_CONCURRENCY, MOST_CONCURRENCY, QUESTIONS } from "./exchanges.js";
 import { HistoryStream } from "./historystream.js";
 import { LogReader, parsePosition } from "./logreader.js";
+import { Presence, topicsOf } from "./presence.js";
 import { checkTopic, parseSelector } from "./selectors.js";
 import { UpdateStream } from "./streams.js";
 import { Transaction, TRANSACTIONS } from "./transactions.js";
@@ -239,6 +240,33 @@ export class Session extends EventTarget {
     if (signal?.aborted) close();
     else signal?.addEventListener("abort", close, { once: true });
     return stream;
+  }
+
+  /**
+   * Hear who has subscribed to topics of a tree, such as `rooms/7`, and who comes and goes. What comes first are those that
+   * were there before. A member stays one while its client recovers; it leaves when it unsubscribes, or its session ends.
+   *
+   * @param {string} tree
+   * @param {CallOptions & import("./presence.js").PresenceOptions} [options] - With `members: false` it is told only how
+   *   many there are. The signal also ends it, later on.
+   * @returns {Promise<Presence>}
+   */
+  async presence(tree, { members = true, listener = null, ...options } = {}) {
+    const presence = new Presence(checkTopic(tree), listener);
+    const topics = topicsOf(tree);
+    /** @param {import("./streams.js").Update} update */
+    const told = (update) => presence.told(update);
+    const ended = () => presence.close();
+    try {
+      presence.hold(await this.subscribe(topics.count, { ...options, listener: told }));
+      if (members) presence.hold(await this.subscribe(`${topics.members}*`, { ...options, listener: told }));
+    } catch (error) {
+      ended();
+      throw error;
+    }
+    void this.closed.then(ended, ended);
+    options.signal?.addEventListener("abort", ended, { once: true });
+    return presence;
   }
 
   /**
