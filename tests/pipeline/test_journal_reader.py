@@ -160,7 +160,7 @@ def test_what_an_event_hook_has_yet_to_pass_is_not_trimmed(
     def first_left() -> int:
         commit(journal, {used: Position(state.incarnation, state.last)}, "r", 0)
         first = journal.state(used).first
-        return -1 if first is None else first.sequence
+        return 1000 if first is None else first.sequence
 
     feeder.client.hset(hash_key, "hook:crm", f"7 {state.incarnation} 1-500.2 500")
     # Redis removes whole nodes of a stream, up to 100 entries.

@@ -131,10 +131,10 @@ class RedisHooks:
         )
         found = None
         for incarnation, events, held in rows:
-            parts = (held or b"").split(b" ")
-            if len(parts) == 4:  # noqa: PLR2004 - term, incarnation, place, events passed
-                passed = int(parts[3]) if parts[1] in {incarnation, _NONE} else 0
-                found = (found or 0) + max(0, int(events or 0) - passed)
+            _, of, _, passed = (*(held or b"").split(b" "), b"", b"", b"", b"")[:4]
+            if passed.isdigit():
+                left = int(events) if (events or b"").isdigit() else 0
+                found = (found or 0) + max(0, left - (int(passed) if of in {incarnation, _NONE} else 0))
         return found
 
     async def ask_again(self, name: HookName) -> bool:

@@ -60,7 +60,8 @@ def all_keys() -> list[str]:
     single += [KEYS.consuming(17, SESSION), *KEYS.queue(17, TopicPath("a/b"))[:9]]
     single += [each for each in KEYS.exchange(17, SESSION) if each not in (*single, KEYS.closed[17])]
     single += [KEYS.call_key(SESSION), KEYS.durable("alice")[0], *KEYS.transactions(SESSION)[:2]]
-    return [*fixed, inbox, *tables, *partitioned, *single]
+    hooks = [KEYS.hooks, KEYS.hook_holders]
+    return [*fixed, inbox, *tables, *hooks, *partitioned, *single]
 
 
 def test_names_are_unique_and_begin_with_the_prefix() -> None:
