@@ -26,6 +26,9 @@ __all__ = ["terminal"]
 
 DEFAULT = limit_fields(HistoryLimits())
 
+AMOUNTS = [each for each in HISTORY_LIMITS if each.unit not in {Unit.SWITCH, Unit.NAMES}]
+"""Limits of a history that have bounds."""
+
 
 def path(selector: str) -> str:
     """Write a selector as one segment."""
@@ -126,11 +129,11 @@ async def test_they_come_in_pages(pair: Pair) -> None:
         ("a", {}),
         ("a", {"kind": "value", "limits": {"count": 5}}),
         ("a", {"kind": "history", "limits": {"cuont": 5}}),
-        *(("a", {"kind": "history", "limits": {each.name: each.low - 1}}) for each in HISTORY_LIMITS),
-        *(("a", {"kind": "history", "limits": {each.name: each.high + 1}}) for each in HISTORY_LIMITS),
+        *(("a", {"kind": "history", "limits": {each.name: each.low - 1}}) for each in AMOUNTS),
+        *(("a", {"kind": "history", "limits": {each.name: each.high + 1}}) for each in AMOUNTS),
         *(
             ("a", {"kind": "history", "limits": {each.name: value}})
-            for each in HISTORY_LIMITS
+            for each in AMOUNTS
             for value in ("5", None)
             if value is not None or not each.optional
         ),
@@ -143,7 +146,7 @@ async def test_what_cannot_be_is_refused(pair: Pair, selector: str, body: dict[s
 
 
 async def test_the_bounds_of_the_document_are_those_of_the_gateway(pair: Pair) -> None:
-    for each in HISTORY_LIMITS:
+    for each in AMOUNTS:
         for value in (each.low, each.high):
             answer = await put(pair, "a", {"kind": "history", "limits": {each.name: value}})
             assert (answer.status, answer.body["limits"][each.name]) == (200, value)
@@ -166,6 +169,15 @@ async def test_every_limit_of_a_queue_can_be_set(pair: Pair) -> None:
             assert answer.status == 400, (each.name, value)
     assert (await put(pair, "jobs/*", {"kind": "queue"})).status == 400
     assert (await put(pair, "log/**", {"kind": "history", "limits": {"exclusive": True}})).status == 400
+
+
+async def test_presence_can_be_set_and_what_makes_no_sense_is_refused(pair: Pair) -> None:
+    limits = {"presence": True, "presence_properties": "name,team"}
+    answer = await put(pair, "rooms/*/**", {"kind": "value", "limits": limits})
+    assert (answer.status, answer.body["limits"]) == (200, limits)
+    for refused in ({"presence": 1}, {"presence_properties": ",,"}, {"presence_properties": ["name"]}):
+        assert (await put(pair, "a", {"kind": "value", "limits": refused})).status == 400, refused
+    assert (await put(pair, "a/**/b", {"kind": "value", "limits": {"presence": True}})).status == 400
 
 
 async def test_too_many_are_a_conflict(pair: Pair) -> None:
