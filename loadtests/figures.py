@@ -19,6 +19,7 @@ SEND: Final = "send"
 RECEIVE: Final = "receive"
 SETTLE: Final = "settle"
 READ: Final = "read history"
+ASK: Final = "ask"
 CALL_PUBLISH: Final = "call publish"
 CALL_SEND: Final = "call send"
 RESUME_PREFIX: Final = "resume "
@@ -131,11 +132,13 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "settle_p99_ms": Figure("ms", "from when a message was settled to when that was confirmed: the p99"),
     "read_p99_ms": Figure("ms", "from when a page of a history was asked for to when it was there: the p99"),
     "call_p99_ms": Figure("ms", "from when a publish or a send by HTTP was due to when it was answered: the p99"),
+    "request_p99_ms": Figure("ms", "from when a request of a handler was due to when its answer was there: the p99"),
     "failure_ratio": Figure("", "failed requests of all requests, whatever their name"),
     "throughput_share": Figure("", "updates received, of those planned for the subscribed time"),
     "publish_share": Figure("", "publishes confirmed, of those planned for the time"),
     "completeness": Figure("", "updates that told something new, of those that a subscriber was owed"),
     "accepted_share": Figure("", "messages accepted, of those sent"),
+    "answered_share": Figure("", "requests answered, of those that handlers were asked, each try included"),
     "redelivered": Figure("", "messages that came again, or that somebody may have received before"),
     "events_read": Figure("", "events that readers of histories were given"),
     "sessions": Figure("", "sessions opened"),
@@ -152,7 +155,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "longest_recovery_s": Figure("s", "the longest time from a loss to the welcome"),
     "violations": Figure(
         "",
-        "broken promises: versions, sequences, contents, packet ids, messages, undeclared losses",
+        "broken promises: versions, sequences, contents, packet ids, messages, requests, undeclared losses",
         Of.PROMISE,
     ),
     "undeclared": Figure("", "updates missing without a declaration", Of.PROMISE),
@@ -191,11 +194,13 @@ def figures(measured: Measured) -> dict[str, float | None]:
         "call_p99_ms": Requests.together(requests.get(each, Requests()) for each in (CALL_PUBLISH, CALL_SEND)).quantile(
             _TAIL
         ),
+        "request_p99_ms": requests.get(ASK, Requests()).quantile(_TAIL),
         "failure_ratio": _share(everything.failures, everything.count),
         "throughput_share": _share(tally.updates, tally.subscribed_seconds * measured.publishers * measured.rate),
         "publish_share": _share(tally.published, tally.publishing_seconds * measured.rate),
         "completeness": _share(tally.fresh, tally.owed),
         "accepted_share": _share(tally.accepted, tally.sent),
+        "answered_share": _share(tally.answered, tally.asked),
         "redelivered": tally.redelivered if tally.messages else None,
         "events_read": tally.events,
         "sessions": tally.sessions_opened,

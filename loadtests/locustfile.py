@@ -23,15 +23,18 @@ from loadtests.greenlets import spawn
 from loadtests.progress import Progress
 from loadtests.queue_users import ConsumerUser, ReaderUser, SenderUser
 from loadtests.recorder import Recorder, request_counts
+from loadtests.request_users import AskerUser, HandlerUser
 from loadtests.scenarios import CUT_MESSAGE, FREE, SCENARIOS, SPAWN_RATE, Play, Sabotage, ScenarioShape, Stage
 from loadtests.slo import InvalidThresholds, Outcome, Threshold, Verdict, judge, load
 from loadtests.users import FlappingUser, PublisherUser, SubscriberUser
 from loadtests.verdict import as_html, make_console, put_into_report, show, write_json
 
 __all__ = [
+    "AskerUser",
     "CallerUser",
     "ConsumerUser",
     "FlappingUser",
+    "HandlerUser",
     "PublisherUser",
     "ReaderUser",
     "ScenarioShape",
@@ -45,6 +48,8 @@ DEFAULT_SENDERS: Final = 2
 DEFAULT_CONSUMERS: Final = 3
 DEFAULT_READERS: Final = 2
 DEFAULT_CALLERS: Final = 2
+DEFAULT_ASKERS: Final = 2
+DEFAULT_HANDLERS: Final = 2
 DEFAULT_SECONDS: Final = 50.0
 """With the start of the stack and of locust, about a minute."""
 AS_THE_SCENARIO_SAYS: Final = -1
@@ -67,6 +72,8 @@ def add_options(parser: LocustArgumentParser) -> None:
         ("consumers", DEFAULT_CONSUMERS, "consume from it"),
         ("readers", DEFAULT_READERS, "read every event that is published"),
         ("callers", DEFAULT_CALLERS, "publish and send by HTTP, without a session"),
+        ("askers", DEFAULT_ASKERS, "ask requests of handlers"),
+        ("handlers", DEFAULT_HANDLERS, "handle them"),
     ):
         parser.add_argument(
             f"--{name}",
@@ -144,6 +151,7 @@ class LoadTest:
         FlappingUser.cut_every = options.cut_every
         SenderUser.rate, SenderUser.value_bytes = options.publish_rate, options.value_bytes
         CallerUser.rate, CallerUser.value_bytes = options.publish_rate, options.value_bytes
+        AskerUser.rate, AskerUser.value_bytes = options.publish_rate, options.value_bytes
         self._callers = self._declared(options.callers, DEFAULT_CALLERS)
         fixed: dict[type[User], int] = {
             PublisherUser: options.publishers,
@@ -152,6 +160,8 @@ class LoadTest:
             ConsumerUser: self._declared(options.consumers, DEFAULT_CONSUMERS),
             ReaderUser: self._declared(options.readers, DEFAULT_READERS),
             CallerUser: self._callers,
+            AskerUser: self._declared(options.askers, DEFAULT_ASKERS),
+            HandlerUser: self._declared(options.handlers, DEFAULT_HANDLERS),
         }
         for kind, number in fixed.items():
             kind.fixed_count = number

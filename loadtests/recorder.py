@@ -19,6 +19,7 @@ from gateway.core.client.errors import SessionClosed, SessionEnded, SessionExpir
 from gateway.core.client.types import Notice, Recovery
 from gateway.core.wire.codec import encode_value
 from gateway.core.wire.codes import Numbering, Outcome
+from gateway.core.wire.exchange_packets import Question
 from gateway.core.wire.packets import NoticeCode, Update, Welcome
 from gateway.core.wire.queue_packets import Message
 from loadtests.figures import CONNECT, DELIVER, RESUME_PREFIX, Requests
@@ -26,6 +27,7 @@ from loadtests.greenlets import sleep
 from loadtests.integrity import PublicationWatch, SubscriptionWatch
 from loadtests.payload import wall_clock
 from loadtests.queue_integrity import HistoryWatch, QueueWatch
+from loadtests.request_integrity import RequestWatch
 from loadtests.shell.session import GatewaySession
 from loadtests.tally import Tally
 
@@ -62,6 +64,7 @@ class Recorder:
     Attributes:
         tally: counts of this process.
         queue: judges all messages that this process is given.
+        requests: judges all requests of this process, asked and handled.
         sessions: those that are open.
         stopping: whether the test is ending: from then on nothing counts, as sockets are closed on purpose.
         numbers: for what must differ within this process.
@@ -76,6 +79,7 @@ class Recorder:
         self._watches: set[Watching] = set()
         self.tally = Tally()
         self.queue = QueueWatch(self.tally, self.violated)
+        self.requests = RequestWatch(self.tally, self.violated)
         self.sessions: set[GatewaySession] = set()
         self.stopping = False
         self.numbers = count(1)
@@ -92,6 +96,7 @@ class Recorder:
         """Count from nothing."""
         self.tally = Tally()
         self.queue = QueueWatch(self.tally, self.violated)
+        self.requests = RequestWatch(self.tally, self.violated)
         self._workers.clear()
         self._messages.clear()
         self.stopping = False
@@ -197,6 +202,7 @@ class Watching:
         self.publication = PublicationWatch(recorder.violated)
         self._history: HistoryWatch | None = None
         self._work: Callable[[Message], None] | None = None
+        self._handle: Callable[[Question], None] | None = None
         recorder.watched(self)
 
     def subscribed(self) -> None:
@@ -210,6 +216,10 @@ class Watching:
     def works(self, work: Callable[[Message], None]) -> None:
         """Hand messages of queues on from now on."""
         self._work = work
+
+    def handles(self, handle: Callable[[Question], None]) -> None:
+        """Hand requests on from now on."""
+        self._handle = handle
 
     def reads(self, history: HistoryWatch) -> None:
         """Have a reader of history told what is told of the grid."""
@@ -276,6 +286,11 @@ class Watching:
         """See ``Observer``."""
         if self._work is not None and not self._recorder.stopping:
             self._work(message)
+
+    def given(self, question: Question) -> None:
+        """See ``Observer``."""
+        if self._handle is not None:
+            self._handle(question)
 
     def noticed(self, notice: Notice) -> None:
         """See ``Observer``."""

@@ -41,6 +41,9 @@ class Tally:
         messages: messages received.
         redelivered: of these, the ones that somebody may have received before.
         events: events of histories that were read.
+        asked: requests that were asked of handlers; one that is asked again counts again.
+        answered: of these, the ones that were answered.
+        handled: requests that handlers were given.
         ticks: how often the generator looked whether it keeps up.
         late_ticks: how often it did not.
         longest_silence: seconds without an update, the most that any subscriber saw.
@@ -73,6 +76,9 @@ class Tally:
     messages: int = 0
     redelivered: int = 0
     events: int = 0
+    asked: int = 0
+    answered: int = 0
+    handled: int = 0
     ticks: int = 0
     late_ticks: int = 0
     longest_silence: float = 0.0

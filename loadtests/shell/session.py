@@ -21,6 +21,8 @@ from gateway.core.client.request_sender import PROMISES_RESTORED
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.client.types import Notice, Recovery, SessionState
 from gateway.core.wire.codes import OUT_OF_ORDER, PROTOCOL_ERROR
+from gateway.core.wire.exchange_packets import Answer as AnswerToQuestion
+from gateway.core.wire.exchange_packets import Answered, Ask, Question
 from gateway.core.wire.packets import Reply, Update, Welcome
 from gateway.core.wire.queue_packets import AckMode, Consume, Message, Settle
 from loadtests.greenlets import Flag, Greenlet, later, spawn
@@ -50,6 +52,9 @@ class Observer(Protocol):
     def received(self, message: Message) -> None:
         """A message of a queue came."""
 
+    def given(self, question: Question) -> None:
+        """A request came, to be handled."""
+
     def noticed(self, notice: Notice) -> None:
         """The server declared something."""
 
@@ -71,6 +76,25 @@ class Answer(Protocol):
 
     def set_exception(self, error: Exception, /) -> None:
         """Take the reason why there is no such reply."""
+
+
+class Asked(Protocol):
+    """Who asks a request of another session."""
+
+    def answered(self, answered: Answered, /) -> None:
+        """Take the answer."""
+
+    def failed(self, error: Exception, /) -> None:
+        """Take the reason why there is none."""
+
+
+class _Put:
+    """One request of another session."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
 
 
 class _Call:
@@ -214,6 +238,17 @@ class GatewaySession:
         consumers.settle(ask.queue, tags)
         self.ask(ask, _Settling(answer, lambda: consumers.settled(ask.queue, tags)))
 
+    def put(self, ask: Ask, asked: Asked) -> None:
+        """Ask something of another session; *asked* gets the answer, however many connections that takes."""
+        try:
+            self._perform(self._machine.request(_Put(asked), ask, self._clock()))
+        except SessionEnded as ended:
+            asked.failed(ended)
+
+    def answer(self, answer: AnswerToQuestion) -> None:
+        """Answer what somebody has asked."""
+        self._perform(self._machine.answer(answer, self._clock()))
+
     def cut(self) -> bool:
         """Lose the connection as a failing network does; False if there is none now."""
         if self._connection is None or self._machine.session_state is not SessionState.CONNECTED:
@@ -283,6 +318,8 @@ class GatewaySession:
                 self._observer.updated(effect, self._now)
             elif isinstance(effect, Message):
                 self._observer.received(effect)
+            elif isinstance(effect, Question):
+                self._observer.given(effect)
             else:
                 self._do(effect)
         if self._connection is not None and self._machine.has_output:
@@ -307,6 +344,10 @@ class GatewaySession:
                 call.answer.set_result(reply)
             case effects.Rejected(_Call() as call, error):
                 call.answer.set_exception(error)
+            case effects.Resolved(_Put() as put, Answered() as answered):
+                put.asked.answered(answered)
+            case effects.Rejected(_Put() as put, error):
+                put.asked.failed(error)
             case effects.Connect() if self._machine.ended is None:
                 spawn(self._connect, effect)
             case effects.Disconnect() if self._connection is not None:

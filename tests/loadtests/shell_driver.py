@@ -25,6 +25,7 @@ from gateway.core.client.options import ClientOptions  # noqa: E402
 from gateway.core.client.request_table import UNNUMBERED  # noqa: E402
 from gateway.core.client.types import Notice, Recovery  # noqa: E402
 from gateway.core.client.urls import check_urls  # noqa: E402
+from gateway.core.wire.exchange_packets import Question  # noqa: E402
 from gateway.core.wire.packets import Publish, Reply, Subscribe, Update, Welcome  # noqa: E402
 from gateway.core.wire.queue_packets import Message  # noqa: E402
 from loadtests.shell.session import CLIENT_NAME, GatewaySession  # noqa: E402
@@ -46,6 +47,9 @@ class Teller:
 
     def updated(self, update: Update, now: float) -> None:
         tell("updated", topic=update.topic, version=update.version, value=update.value)
+
+    def given(self, question: Question) -> None:
+        raise AssertionError(f"nobody handles {question.path}")
 
     def received(self, message: Message) -> None:
         tell("received", message=message.message, redelivered=message.redelivered)
