@@ -37,7 +37,7 @@ ITEM_BYTES: Final = 80
 """Bytes of a value in an answer besides its path and its text."""
 
 LOOKED_AT: Final = 10_000
-"""Topics that a page looks at, about: some 20 ms, 100 for the longest selectors. Where few match, pages are short."""
+"""Topics that a page looks at, about: some 50 ms in turns (ADR 0138). Where few match, pages are short."""
 
 AT_ONCE: Final = 200
 """Topics that are looked at, or put in order, without a pause: less than half a millisecond, mostly."""
