@@ -53,6 +53,8 @@ def all_keys() -> list[str]:
         *KEYS.durables,
         *KEYS.transactions_due,
         *KEYS.prepared,
+        *KEYS.presence,
+        *KEYS.presence_due,
         *KEYS.journal,
         *KEYS.journal_state,
     ]
@@ -60,6 +62,7 @@ def all_keys() -> list[str]:
     single += [KEYS.consuming(17, SESSION), *KEYS.queue(17, TopicPath("a/b"))[:9]]
     single += [each for each in KEYS.exchange(17, SESSION) if each not in (*single, KEYS.closed[17])]
     single += [KEYS.call_key(SESSION), KEYS.durable("alice")[0], *KEYS.transactions(SESSION)[:2]]
+    single += [KEYS.present(17, TopicPath("rooms/7"))]
     hooks = [KEYS.hooks, KEYS.hook_holders]
     return [*fixed, inbox, *tables, *hooks, *partitioned, *single]
 
