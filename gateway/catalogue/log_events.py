@@ -317,6 +317,12 @@ DURABLE_EXPIRED = LogEvent(
     "A durable subscription was removed because nobody had used it for its life.",
     ("principal", "durable"),
 )
+QUEUE_CONSUMER_DISMISSED = LogEvent(
+    "queue_consumer_dismissed",
+    Level.WARNING,
+    "A part of the grid went back: a queue had a consumer again whose session has ended. Others get its messages.",
+    ("queue", "session"),
+)
 GRID_RESTORED = LogEvent(
     "grid_restored",
     Level.INFO,

@@ -487,6 +487,25 @@ class QueueStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def consumers(self, queue: TopicPath) -> Sequence[SessionId]:
+        """Name the sessions that consume from a queue, in no order.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def dismiss(self, queue: TopicPath, session: SessionId) -> bool:
+        """Let a session consume no more that the grid holds nothing else of, as a part of it has gone back.
+
+        What it holds goes back to its place, as when a session ends. A queue that it had declared for its life ends.
+
+        Returns:
+            Whether it consumed.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def names(self, partition: int, *, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
         """Name some queues of a topic partition in the order of their names; fewer than *count* if these are the last.
 

@@ -387,6 +387,25 @@ async def test_a_session_that_ends_leaves_its_queues(harness: Harness) -> None:
     await listener.close()
 
 
+async def test_a_consumer_whose_session_is_nowhere_can_be_dismissed(harness: Harness) -> None:
+    """Found: a part of a Redis Cluster went back behind the end of a session, and its messages were held for ever."""
+    grid = await harness.grid("n1")
+    left, other = User(grid), User(grid)
+    (message,) = await left.send("a")
+    await left.attach()
+    assert list(left.held) == [message]
+    await other.attach()
+    assert set(await grid.queues.consumers(JOBS)) == {left.record.id, other.record.id}
+
+    assert await grid.queues.dismiss(JOBS, left.record.id)
+
+    assert await grid.queues.consumers(JOBS) == [other.record.id]
+    assert [each.message for each in (await other.attach()).held] == [message]
+    assert not await grid.queues.dismiss(JOBS, left.record.id), "repeating it does nothing"
+    await other.leave()
+    assert await grid.queues.consumers(TopicPath("jobs/none")) == []
+
+
 async def test_a_queue_without_room_refuses_for_good(harness: Harness) -> None:
     """It is refused; asked again, the answer is the same, also if there is room by then."""
     grid = await harness.grid()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from gateway.adapters.memory.grid_connection import GridConnection
-from gateway.core.types import TopicPath
+from gateway.core.types import SessionId, TopicPath
 from gateway.ports import (
     Attached,
     AttachRefused,
@@ -108,6 +108,14 @@ class MemoryQueueStore:
     async def look(self, queue: TopicPath) -> QueueState | None:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.queues.look(queue))
+
+    async def consumers(self, queue: TopicPath) -> Sequence[SessionId]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.queues.consumers(queue))
+
+    async def dismiss(self, queue: TopicPath, session: SessionId) -> bool:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.dismiss_consumer(queue, session, now))
 
     async def names(self, partition: int, *, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
         """See the port."""

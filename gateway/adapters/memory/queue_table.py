@@ -283,6 +283,21 @@ class Queues:
         queue = self._find(name)
         return None if queue is None else queue.state()
 
+    def consumers(self, name: TopicPath) -> Sequence[SessionId]:
+        """See ``QueueStore.consumers``."""
+        queue = self._find(name)
+        return [] if queue is None else list(queue.consumers)
+
+    def dismiss(self, name: TopicPath, session: SessionId, generation: GridGeneration, now: float) -> bool:
+        """See ``QueueStore.dismiss``."""
+        queue = self._find(name)
+        if queue is not None and queue.owner == session:
+            del self._partitions[self.partition(name)].queues[name]
+            return True
+        if queue is None or session not in queue.consumers:
+            return False
+        return self.leave(session, name, generation, now)
+
     def names(self, partition: int, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
         """See ``QueueStore.names``."""
         found = self._partitions[partition].queues

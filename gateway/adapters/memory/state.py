@@ -300,6 +300,10 @@ class GridData:
         if not self.queues.leave(ownership.session, queue, self._generation, now, epoch=ownership.epoch, seen=seen):
             raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
 
+    def dismiss_consumer(self, queue: TopicPath, session: SessionId, now: float) -> bool:
+        """Let a session that there is not any more consume no more; see ``QueueStore.dismiss``."""
+        return self.queues.dismiss(queue, session, self._generation, now)
+
     def handle_questions(
         self, ownership: Ownership, partition: int, principal: str, handling: Handling, now: float
     ) -> Handled | HandlingRefused:

@@ -282,6 +282,16 @@ class RedisQueues:
             sent=int(sent),
         )
 
+    async def consumers(self, queue: TopicPath) -> Sequence[SessionId]:
+        """See ``QueueStore.consumers``."""
+        _, _, _, _, _, consumers, *_ = self._keys.queue(self._partition(queue), queue)
+        return [SessionId(each.decode()) for each in await self._batcher.call(("HKEYS", consumers))]
+
+    async def dismiss(self, queue: TopicPath, session: SessionId) -> bool:
+        """See ``QueueStore.dismiss``."""
+        place = self._partition(queue), queue
+        return bool(await self._call(leave_command(self._keys, place, session, self._head(queue))) == 1)
+
     async def names(self, partition: int, *, after: TopicPath | None, count: int) -> Sequence[TopicPath]:
         """See ``QueueStore.names``."""
         key = self._keys.queues[partition]

@@ -8,6 +8,7 @@ from gateway.app.cluster.durable_sweeper import DurableSweeper
 from gateway.app.cluster.history_sweeper import HistorySweeper
 from gateway.app.cluster.left_sessions import LeftSessions
 from gateway.app.cluster.presence_keeper import PresenceKeeper
+from gateway.app.cluster.queue_sweeper import QueueSweeper
 from gateway.app.cluster.queue_watch import QueueWatch
 from gateway.app.cluster.transaction_reaper import TransactionReaper
 from gateway.app.cluster.value_endings import ValueEndings
@@ -33,6 +34,7 @@ class Sweepers:
         durables: removes durable subscriptions that nobody has used for their life.
         values: ends values whose time is over.
         presence: keeps trees with presence in step with the sessions.
+        queues: takes sessions out of queues that have ended.
     """
 
     def __init__(
@@ -50,7 +52,8 @@ class Sweepers:
         self.histories = HistorySweeper(context, alive=alive, loaded=destinations_loaded)
         self.durables = DurableSweeper(context, alive=alive)
         self._transactions = TransactionReaper(context, alive=alive, may_reap=lambda: not recovering())
-        self._queues = QueueWatch(context, alive=alive)
+        self.queues = QueueSweeper(context, alive=alive, may_sweep=lambda: destinations_loaded() and not recovering())
+        self._queue_watch = QueueWatch(context, alive=alive)
         self._left_sessions = LeftSessions(context, alive)
         # Where it is not known which topics have history, an end would be missing in one.
         self.values = ValueEndings(context, alive=alive, may_end=lambda: destinations_loaded() and not recovering())
@@ -63,7 +66,8 @@ class Sweepers:
         self._background.forever(self.histories.run, "history-sweeper")
         self._background.forever(self.durables.run, "durable-sweeper")
         self._background.forever(self._transactions.run, "transaction-reaper")
-        self._background.forever(self._queues.run, "queue-watch")
+        self._background.forever(self.queues.run, "queue-sweeper")
+        self._background.forever(self._queue_watch.run, "queue-watch")
         self._background.forever(self.values.run, "value-endings")
         self._background.forever(self.presence.run, "presence-keeper")
         if self._stored.counts:

@@ -1,0 +1,102 @@
+"""Takes sessions out of queues that have ended, after a part of the grid has gone back (P15, P7).
+
+On a Redis Cluster a session and the queues that it consumes from may be on different masters. If the one with the queue
+is replaced by a replica that lacks the last moments, the queue has a consumer again whose session has ended by then:
+nobody would ever settle what that holds. So after each loss the nodes look, each at its share of the partitions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from gateway.app.context import Context
+from gateway.catalogue import log_events as events
+from gateway.core.topics.topics import TOPIC_PARTITIONS
+from gateway.core.types import GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.ports import GridState, GridUnavailable
+
+LOOK_SECONDS: Final = 20.0
+"""Seconds between two looks, on average. A session has to be missing in two of them: meanwhile nodes that hold it write
+it again."""
+
+QUEUES_AT_ONCE: Final = 100
+"""Queues whose consumers one step asks for: a millisecond of Redis."""
+
+SESSIONS_AT_ONCE: Final = 100
+"""Sessions that one step looks for: some milliseconds of Redis, if their lists are long."""
+
+
+class QueueSweeper:
+    """Sweeps the queues of its share of the partitions, after losses alone.
+
+    Args:
+        context: of the node.
+        alive: tells which nodes live.
+        may_sweep: tells whether what this node holds has been written again.
+    """
+
+    def __init__(
+        self, context: Context, *, alive: Callable[[], Sequence[NodeRef]], may_sweep: Callable[[], bool]
+    ) -> None:
+        self._me = context.me
+        self._clock = context.clock
+        self._log = context.log
+        self._grid = context.grid
+        self._destinations = context.destinations
+        self._alive = alive
+        self._may_sweep = may_sweep
+        self._swept: GridGeneration | None = None
+        self._missing: set[tuple[TopicPath, SessionId]] = set()
+
+    async def run(self) -> None:
+        """Sweep for ever."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS * (0.5 + self._clock.random()))
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Look once, if the grid has lost writes since all was in order, as far as the grid allows."""
+        if self._grid.state is not GridState.UP or not self._destinations.has_queues:
+            return
+        generation = self._grid.generation
+        if self._swept is None and self._grid.lost_writes_ago() is None:
+            self._swept = generation
+        if self._swept == generation or not self._may_sweep():
+            return
+        alive = tuple(self._alive()) or (self._me,)
+        rank = alive.index(self._me) if self._me in alive else 0
+        missing: set[tuple[TopicPath, SessionId]] = set()
+        try:
+            for number in range(rank, TOPIC_PARTITIONS, len(alive)):
+                missing |= await self._missing_in(number)
+            for each in missing & self._missing:
+                await self._dismiss(*each)
+        except GridUnavailable:
+            return
+        self._missing = missing - self._missing
+        if not self._missing:
+            self._swept = generation
+
+    async def _missing_in(self, number: int) -> set[tuple[TopicPath, SessionId]]:
+        """Find consumers of a partition's queues of which there is no session."""
+        consumers: list[tuple[TopicPath, SessionId]] = []
+        after: TopicPath | None = None
+        while True:
+            names = await self._grid.queues.names(number, after=after, count=QUEUES_AT_ONCE)
+            found = await asyncio.gather(*map(self._grid.queues.consumers, names))
+            consumers += [(queue, each) for queue, sessions in zip(names, found, strict=True) for each in sessions]
+            if len(names) < QUEUES_AT_ONCE:
+                break
+            after = names[-1]
+        missing: set[tuple[TopicPath, SessionId]] = set()
+        for start in range(0, len(consumers), SESSIONS_AT_ONCE):
+            some = consumers[start : start + SESSIONS_AT_ONCE]
+            records = await asyncio.gather(*(self._grid.sessions.find(each) for _, each in some))
+            missing |= {each for each, record in zip(some, records, strict=True) if record is None}
+        return missing
+
+    async def _dismiss(self, queue: TopicPath, session: SessionId) -> None:
+        if await self._grid.queues.dismiss(queue, session):
+            self._log.emit(events.QUEUE_CONSUMER_DISMISSED, queue=queue, session=session)
