@@ -217,7 +217,8 @@ def test_reload_refuses_nobody_and_keeps_connections(cluster: StandIns, proxy: H
 
 
 def test_reload_cuts_old_connections_after_hard_stop(cluster: StandIns) -> None:
-    settings = {**FAST, "timeouts": {"hard_stop_after": scaled(0.5)}}
+    # Long enough that the new process runs before the old one ends.
+    settings = {**FAST, "timeouts": {"hard_stop_after": scaled(1.5)}}
     with running_haproxy(cluster.nodes, settings) as proxy, dial(proxy, "?node=n1") as connected:
         greeting(connected)
         proxy.reload()

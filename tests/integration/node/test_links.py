@@ -206,7 +206,8 @@ async def test_a_grid_rolled_back_to_a_former_run_keeps_the_link_to_the_present_
 
 async def test_a_node_that_holds_a_lease_and_is_not_in_the_table_keeps_its_link(grid: MemoryGridServer) -> None:
     """The table is read a moment after the leases: it may have been emptied since, and nobody has noticed yet."""
-    async with nodes(grid, "n1", "n2") as (n1, n2):
+    # Nobody loses its lease here, however busy the machine is.
+    async with nodes(grid, "n1", "n2", lease=scaled(5.0)) as (n1, n2):
         await eventually(lambda: linked(n1, n2))
         directory, tables = n1.gateway.node._context.grid.nodes, tables_read(n1)
         entries = directory.entries

@@ -31,7 +31,7 @@ REFUSED_WHEN_FULL = {
     *("transaction_begin", "transaction_stage", "transaction_commit", "transaction_prepare"),
     *("session_create", "session_change", "topic_publish", "topic_restore", "journal_append"),
     *("log_restore", "queue_send", "durable_open", "queue_declare", "queue_feed"),
-    *("zone_publish", "exchange_handle", "exchange_ask"),
+    *("zone_publish", "exchange_handle", "exchange_ask", "presence_enter"),
     *("session_owners", "queue_dead", "queue_due", "queue_look", "durable_due", "topic_due"),
 }
 """Scripts without the flag: those that store more for a client; and those that only read, and need none."""
