@@ -70,12 +70,15 @@ class Market:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, folder: Path, subscribers: int, **settings: Any) -> AsyncIterator[Self]:
+    async def open(
+        cls, folder: Path, subscribers: int, *, folding: bool = False, **settings: Any
+    ) -> AsyncIterator[Self]:
         """Open a market, which trades until the end of the block; then nobody may have missed or repeated anything.
 
         Args:
             folder: for data and logs.
             subscribers: how many; each gets 400 updates a second.
+            folding: whether updates may have taken the place of others, if they say so.
             settings: of every node.
         """
         ledgers = Ledgers()
@@ -94,7 +97,7 @@ class Market:
             market = cls(stack, members, publishers, ledgers)
             async with market.trade.going_on():
                 yield market
-            await market.ledgers.judge(market.trade.versions)
+            await market.ledgers.judge(market.trade.versions, folding=folding)
             await market._judge_publishes()
         await ledgers.close()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -89,7 +89,7 @@ async def test_without_waiting_for_the_backup_what_is_not_mirrored_is_declared(
 
 async def test_a_node_that_is_suspended_wakes_up_and_harms_nobody(tmp_path: Path) -> None:
     """What it then sends to its sockets nobody hears; its sessions have moved."""
-    settings = {"lease": LEASE, "lease_renew": LEASE / 4}
+    settings: dict[str, Any] = {"lease": LEASE, "lease_renew": LEASE / 4}
     async with Market.open(tmp_path, SUBSCRIBERS, **settings) as market:
         await market.whole()
         await market.trade.rounds()
@@ -132,7 +132,7 @@ async def test_a_backup_that_dies_is_followed_by_another(tmp_path: Path) -> None
 async def test_a_link_that_is_cut_costs_nobody_anything_and_another_backup_is_filled_under_way(tmp_path: Path) -> None:
     """As if the backup had died, for its node alone: it is parted from that one, and takes the third."""
     async with node_links(NODES) as links:
-        settings = {"link": links.address, "mirror": "sync", "node_environment": links.environment()}
+        settings: dict[str, Any] = {"link": links.address, "mirror": "sync", "node_environment": links.environment()}
         async with Market.open(tmp_path, SUBSCRIBERS, **settings) as market:
             backings = await market.whole()
             await market.trade.rounds()
@@ -159,8 +159,11 @@ async def test_a_link_that_is_cut_costs_nobody_anything_and_another_backup_is_fi
 
 
 async def test_a_backup_that_is_suspended_holds_output_up_for_no_longer_than_the_patience(tmp_path: Path) -> None:
-    """``sync``: output waits up to ``mirror_patience``, then goes on async with notice ``unmirrored``."""
-    async with Market.open(tmp_path, SUBSCRIBERS, mirror="sync") as market:
+    """``sync``: output waits up to ``mirror_patience``, then goes on async with notice ``unmirrored``.
+
+    What waits for the backup counts as what the transport does not take, so that it may be folded, and says so.
+    """
+    async with Market.open(tmp_path, SUBSCRIBERS, folding=True, mirror="sync") as market:
         backings = await market.whole()
         await market.trade.rounds()
         live = market.serving[0]
