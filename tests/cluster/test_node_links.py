@@ -47,7 +47,8 @@ async def test_nodes_hear_of_each_other(tmp_path: Path, secured: bool) -> None:
 
 
 async def _lost(stack: Stack, node: str) -> bool:
-    return (await stack.metrics(node)).get("gateway_links_lost_total", 0) >= 1
+    """By its silence or, on a busy machine, because its lease has expired before."""
+    return (await stack.metrics(node)).get("gateway_links_lost_total", 0) >= 1 or await _is_down(stack, node)
 
 
 async def _is_down(stack: Stack, node: str) -> bool:

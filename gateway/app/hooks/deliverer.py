@@ -41,6 +41,7 @@ class Deliverer:
         term: under which the node has it.
         sender: posts.
         status: what was said of the hook before; None if it is a new one, which begins now.
+        known: whether it is no new one, though the grid says nothing of it, as that has been emptied.
 
     Attributes:
         hook: as given.
@@ -50,7 +51,14 @@ class Deliverer:
     """
 
     def __init__(
-        self, context: Context, hook: Hook, term: int, sender: HookSender, *, status: HookStatus | None
+        self,
+        context: Context,
+        hook: Hook,
+        term: int,
+        sender: HookSender,
+        *,
+        status: HookStatus | None,
+        known: bool = False,
     ) -> None:
         self.hook = hook
         self.term = term
@@ -63,7 +71,7 @@ class Deliverer:
         self._store = context.grid.hooks
         self._clock = context.clock
         self._sender = sender
-        self._known = status is not None
+        self._known = known or status is not None
         self._most = hook.batch_events
         self._oldest: int | None = None
         """When the oldest event happened that is being sent, in microseconds since 1970."""

@@ -58,6 +58,8 @@ class Hooks:
         """Hooks that nobody had in the round before, with the time since when, as far as this node has seen."""
         self._unwanted: dict[HookName, float] = {}
         """The same of hooks that are not in the file of this node."""
+        self._delivered: set[HookName] = set()
+        """Hooks that this node has delivered for: they are not new where the grid has been emptied."""
         self._swept = -SWEEP_EVERY
         self._look = asyncio.Event()
         self._round_under_way = asyncio.Lock()
@@ -67,6 +69,7 @@ class Hooks:
     def apply(self, hooks: Sequence[Hook]) -> None:
         """Have these hooks from now on, and no others; they take effect a moment later."""
         self._hooks = {each.name: each for each in hooks}
+        self._delivered &= self._hooks.keys()
         for name in self._hooks:
             self._show(name)
         self._look.set()
@@ -145,7 +148,9 @@ class Hooks:
         for name in begun:
             hook, term = self._hooks[name], terms[name]
             status = read_status(said[name]) if name in said else None
-            deliverer = Deliverer(self._context, hook, term, self._sender, status=status)
+            known = name in self._delivered
+            deliverer = Deliverer(self._context, hook, term, self._sender, status=status, known=known)
+            self._delivered.add(name)
             if name in changed:
                 # Whoever corrected it wants to see whether that helps.
                 deliverer.try_again()
