@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import durable_metrics as catalogue
 from gateway.catalogue import log_events as events
@@ -47,9 +48,7 @@ class DurableSweeper:
 
     async def sweep(self) -> None:
         """Sweep once, as far as the grid allows."""
-        alive = tuple(self._alive()) or (self._me,)
-        rank = alive.index(self._me) if self._me in alive else 0
-        for number in range(rank, TOPIC_PARTITIONS, len(alive)):
+        for number in share_of(self._me, self._alive(), TOPIC_PARTITIONS):
             try:
                 for each in await self._durables.due(number, limit=REMOVED_AT_ONCE):
                     await self._expire(each)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import history_metrics as catalogue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
@@ -52,10 +53,9 @@ class HistorySweeper:
         alive = tuple(self._alive()) or (self._me,)
         if not self._loaded() or (not wanted and self._clean_with == alive):
             return
-        rank = alive.index(self._me) if self._me in alive else 0
         found = 0
         try:
-            for number in range(rank, TOPIC_PARTITIONS, len(alive)):
+            for number in share_of(self._me, alive, TOPIC_PARTITIONS):
                 found += await self._sweep_in(number)
         except GridUnavailable:
             return

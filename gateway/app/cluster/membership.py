@@ -10,6 +10,7 @@ from typing import Final
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.namesakes import Namesakes
 from gateway.app.cluster.presence import Presence
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionExpired
 from gateway.app.operations.reports import Reports
@@ -182,13 +183,12 @@ class Membership:
                 # What looks expired in a grid that was rolled back may be a living session that its node has yet to
                 # restore.
                 continue
-            alive = self._table.alive or (self._me,)
-            rank = alive.index(self._me) if self._me in alive else 0
+            alive = self._table.alive
             try:
-                await self._end_sessions(range(rank, SESSION_PARTITIONS, len(alive)))
+                await self._end_sessions(share_of(self._me, alive, SESSION_PARTITIONS))
                 if self._may_have_queues():
                     # One after the other, as above: what is due in all of them together takes the grid long.
-                    for partition in range(rank, TOPIC_PARTITIONS, len(alive)):
+                    for partition in share_of(self._me, alive, TOPIC_PARTITIONS):
                         await self._grid.queues.fire(partition)
             except GridUnavailable:
                 continue

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import NotWritten
@@ -154,9 +155,7 @@ class PresenceKeeper:
     # --- Of all nodes -------------------------------------------------------------------------------------------------
 
     def _share(self) -> range:
-        alive = tuple(self._alive()) or (self._me,)
-        rank = alive.index(self._me) if self._me in alive else 0
-        return range(rank, TOPIC_PARTITIONS, len(alive))
+        return share_of(self._me, self._alive(), TOPIC_PARTITIONS)
 
     async def _sweep(self) -> None:
         """After the grid has lost writes, take out members whose sessions have ended, or select the tree no more."""

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import TOPIC_PARTITIONS
@@ -65,11 +66,9 @@ class QueueSweeper:
             self._swept = generation
         if self._swept == generation or not self._may_sweep():
             return
-        alive = tuple(self._alive()) or (self._me,)
-        rank = alive.index(self._me) if self._me in alive else 0
         missing: set[tuple[TopicPath, SessionId]] = set()
         try:
-            for number in range(rank, TOPIC_PARTITIONS, len(alive)):
+            for number in share_of(self._me, self._alive(), TOPIC_PARTITIONS):
                 missing |= await self._missing_in(number)
             for each in missing & self._missing:
                 await self._dismiss(*each)

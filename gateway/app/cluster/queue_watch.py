@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
@@ -95,11 +96,9 @@ class QueueWatch:
     async def look(self) -> None:
         """Look once. What was seen last stays while the grid is unreachable, which has alerts of its own."""
         found = QueueFigures()
-        alive = tuple(self._alive()) or (self._me,)
-        rank = alive.index(self._me) if self._me in alive else 0
         if self._destinations.has_queues:
             try:
-                for number in range(rank, TOPIC_PARTITIONS, len(alive)):
+                for number in share_of(self._me, self._alive(), TOPIC_PARTITIONS):
                     await self._look_in(number, found)
             except GridUnavailable:
                 return

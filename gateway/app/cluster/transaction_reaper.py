@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import transaction_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS
@@ -50,11 +51,9 @@ class TransactionReaper:
 
     async def look(self) -> Reaped:
         """Look once, as far as the grid allows; returns what came of it."""
-        alive = tuple(self._alive()) or (self._me,)
-        rank = alive.index(self._me) if self._me in alive else 0
         found = Reaped()
         try:
-            for number in range(rank, SESSION_PARTITIONS, len(alive)):
+            for number in share_of(self._me, self._alive(), SESSION_PARTITIONS):
                 reaped = await self._transactions.reap(number)
                 found = Reaped(*map(sum, zip(found, reaped, strict=True)))
         except GridUnavailable:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.app.runtime.parameters import REMOVAL_GRACE
 from gateway.catalogue import topic_metrics as catalogue
@@ -53,9 +54,7 @@ class ValueEndings:
 
     async def look(self) -> int:
         """End all that is due now, as far as the grid allows; returns how many values have ended."""
-        alive = tuple(self._alive()) or (self._me,)
-        rank = alive.index(self._me) if self._me in alive else 0
-        mine = range(rank, TOPIC_PARTITIONS, len(alive))
+        mine = share_of(self._me, self._alive(), TOPIC_PARTITIONS)
         ended = 0
         try:
             while mine and (due := await self._topics.due(mine, limit=ENDED_AT_ONCE)):
