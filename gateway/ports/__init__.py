@@ -99,7 +99,7 @@ from gateway.ports.history import (
     HistoryStore,
     KeptTopics,
 )
-from gateway.ports.hooks import HookHolder, HookSender, HookStore, HookTaken, NoPostAnswer, PostAnswer
+from gateway.ports.hooks import MOST_HELD, HookHolder, HookSender, HookStore, HookTaken, NoPostAnswer, PostAnswer
 from gateway.ports.identity import (
     AuthenticationUnavailable,
     Authenticator,
@@ -294,6 +294,7 @@ __all__ = [
     "MOST_DURABLES",
     "MOST_DURABLES_TOGETHER",
     "MOST_HANDLERS",
+    "MOST_HELD",
     "MOST_HISTORIES",
     "MOST_LINKS",
     "MOST_ORIGINS",

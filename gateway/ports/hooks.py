@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from gateway.core.hooks.cursor import Cursor, Page
-from gateway.core.hooks.hook import Hook, HookName
+from gateway.core.hooks.hook import MOST_HOOKS, Hook, HookName
 from gateway.core.types import NodeRef
 from gateway.core.wire.errors import GatewayError
 
@@ -30,6 +30,10 @@ class PostAnswer(NamedTuple):
 
     status: int
     retry_after: str | None
+
+
+MOST_HELD: Final = 4 * MOST_HOOKS
+"""Hooks that somebody may have: more than there are at a time, as those that were renamed are forgotten later."""
 
 
 @dataclass(frozen=True, slots=True)

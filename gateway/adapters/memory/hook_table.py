@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.adapters.memory.journal_table import Journal, JournalStream
+from gateway.adapters.memory.named_leases import NamedLeases
 from gateway.core.hooks.cursor import BEGINNING, Cursor, Entry, Page
 from gateway.core.hooks.hook import HookName
 from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
-from gateway.ports import TERMS_OF_A_GENERATION, HookHolder, HookTaken
+from gateway.ports import MOST_HELD, HookHolder, HookTaken
 
 LOST: Final = "-"
 """Incarnation of a cursor that was lost: of no stream there is."""
-
-
-@dataclass(slots=True)
-class _Held:
-    """A hook that somebody has."""
-
-    node: NodeRef
-    term: int
-    until: float
 
 
 class Hooks:
     """All of it. *now* is the grid's clock in seconds."""
 
     def __init__(self) -> None:
-        self._held: dict[HookName, _Held] = {}
-        self._term = 0
+        self._leases: NamedLeases[HookName, HookHolder] = NamedLeases(most=MOST_HELD, holder=HookHolder)
         self._cursors: dict[tuple[HookName, int], tuple[int, Cursor]] = {}
         """By hook and stream, with the term of the node that read it last."""
         self._said: dict[HookName, bytes] = {}
@@ -41,29 +31,18 @@ class Hooks:
         self, node: NodeRef, names: Collection[HookName], lease: float, generation: GridGeneration, now: float
     ) -> Mapping[HookName, HookHolder]:
         """See ``HookStore.hold``."""
-        for name in names:
-            held = self._held.get(name)
-            if held is None or (held.node != node and held.until <= now):
-                self._term = max(self._term, (generation - 1) * TERMS_OF_A_GENERATION) + 1
-                self._held[name] = _Held(node, self._term, now + lease)
-            elif held.node == node:
-                held.until = now + lease
-        return {name: each for name, each in self.holders(now).items() if name in names}
+        held = self._leases.take(node, names, lease, generation, now)
+        if held is None:
+            raise ValueError(f"a cluster has at most {MOST_HELD} hooks")
+        return held
 
     def release(self, node: NodeRef, names: Collection[HookName]) -> None:
         """See ``HookStore.release``."""
-        for name in names:
-            held = self._held.get(name)
-            if held is not None and held.node == node:
-                del self._held[name]
+        self._leases.release(node, names)
 
     def holders(self, now: float) -> Mapping[HookName, HookHolder]:
         """See ``HookStore.holders``."""
-        return {
-            name: HookHolder(each.node, each.term, each.until - now)
-            for name, each in self._held.items()
-            if each.until > now
-        }
+        return self._leases.holders(now)
 
     def has_cursor(self, partition: int) -> bool:
         """Tell whether a hook has a cursor in a stream."""
@@ -148,7 +127,7 @@ class Hooks:
         """See ``HookStore.forget``."""
         if name in self.holders(now):
             return False
-        self._held.pop(name, None)
+        self._leases.forget(name)
         self._said.pop(name, None)
         self._asked.discard(name)
         self._cursors = {key: each for key, each in self._cursors.items() if key[0] != name}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gateway.adapters.memory.lease_table import Leases
+from gateway.adapters.memory.named_leases import NamedLeases
 from gateway.core.topics.selectors import Selector
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.zones.compaction import MOST_SELECTORS
@@ -27,7 +28,6 @@ from gateway.core.zones.records import (
 from gateway.core.zones.routes import ClusterId
 from gateway.ports import (
     MOST_CARRIED,
-    TERMS_OF_A_GENERATION,
     Carrier,
     LeaseLost,
     LinkName,
@@ -60,15 +60,6 @@ class _Told:
     until: float | None = None
 
 
-@dataclass(slots=True)
-class _Carried:
-    """A link, or a share of one, that somebody has."""
-
-    node: NodeRef
-    term: int
-    until: float
-
-
 class Zones:
     """All of it. *now* is the grid's clock in seconds.
 
@@ -82,8 +73,7 @@ class Zones:
         self.interest_revision = 0
         self._records: dict[str, Record] = {}
         self._interest: dict[NodeRef, _Told] = {}
-        self._carried: dict[LinkName, _Carried] = {}
-        self._term = 0
+        self._carried: NamedLeases[LinkName, Carrier] = NamedLeases(most=MOST_CARRIED, holder=Carrier)
         self._cursors: dict[LinkName, tuple[int, dict[int, StreamPosition]]] = {}
 
     # --- Records ------------------------------------------------------------------------------------------------------
@@ -243,32 +233,18 @@ class Zones:
         self, node: NodeRef, names: Collection[LinkName], lease: float, generation: GridGeneration, now: float
     ) -> Mapping[LinkName, Carrier]:
         """See ``ZoneStore.carry``."""
-        self._carried = {name: each for name, each in self._carried.items() if each.until > now or name in names}
-        if len(self._carried.keys() | set(names)) > MOST_CARRIED:
+        carried = self._carried.take(node, names, lease, generation, now)
+        if carried is None:
             raise TooManyRecords(f"the links of a cluster are at most {MOST_CARRIED:,}, shares of them included")
-        for name in names:
-            held = self._carried.get(name)
-            if held is None or (held.node != node and held.until <= now):
-                self._term = max(self._term, (generation - 1) * TERMS_OF_A_GENERATION) + 1
-                self._carried[name] = _Carried(node, self._term, now + lease)
-            elif held.node == node:
-                held.until = now + lease
-        return {name: each for name, each in self.carriers(now).items() if name in names}
+        return carried
 
     def release(self, node: NodeRef, names: Collection[LinkName]) -> None:
         """See ``ZoneStore.release``."""
-        for name in names:
-            held = self._carried.get(name)
-            if held is not None and held.node == node:
-                del self._carried[name]
+        self._carried.release(node, names)
 
     def carriers(self, now: float) -> Mapping[LinkName, Carrier]:
         """See ``ZoneStore.carriers``."""
-        return {
-            name: Carrier(each.node, each.term, each.until - now)
-            for name, each in self._carried.items()
-            if each.until > now
-        }
+        return self._carried.holders(now)
 
     def cursors(self, link: LinkName) -> Mapping[int, StreamPosition]:
         """See ``ZoneStore.cursors``."""
@@ -285,7 +261,7 @@ class Zones:
     def forget_link(self, link: LinkName) -> None:
         """See ``ZoneStore.forget_link``."""
         self._cursors.pop(link, None)
-        self._carried.pop(link, None)
+        self._carried.forget(link)
 
     def inventory(self) -> set[str]:
         """Name everything that belongs to a node or a link."""

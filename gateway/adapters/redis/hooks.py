@@ -9,15 +9,12 @@ from gateway.adapters.redis import scripts
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
-from gateway.adapters.redis.scripts import Argument
+from gateway.adapters.redis.named_leases import NamedLeases
 from gateway.core.hooks.cursor import Cursor, Entry, Page, read_cursor
-from gateway.core.hooks.hook import MOST_HOOKS, HookName
+from gateway.core.hooks.hook import HookName
 from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.core.types import NodeRef
-from gateway.ports import TERMS_OF_A_GENERATION, GridUnavailable, HookHolder, HookTaken
-
-MOST_HELD: Final = 4 * MOST_HOOKS
-"""Hooks that somebody may have: more than there are at a time, as those that were renamed are forgotten later."""
+from gateway.ports import MOST_HELD, GridUnavailable, HookHolder, HookTaken
 
 _AGAIN: Final = b"again "
 """Begins the field that asks for another attempt."""
@@ -39,33 +36,24 @@ class RedisHooks:
         self._grid = grid
         self._keys = keys
         self._foreign = foreign
+        self._leases = NamedLeases(
+            grid, generation=keys.grid, held=keys.hook_holders, most=MOST_HELD, name=HookName, holder=HookHolder
+        )
 
     async def hold(self, node: NodeRef, names: Collection[HookName], *, lease: float) -> Mapping[HookName, HookHolder]:
         """See ``HookStore.hold``."""
-        wanted: list[Argument] = list(dict.fromkeys(names))
-        if not wanted:
-            return {}
-        reply = await self._grid.batcher.call(
-            scripts.CARRIER_TAKE(
-                *(self._keys.grid, self._keys.hook_holders, self._grid.clock.argument(), self._grid.generation),
-                *(str(node), max(1, round(lease * 1000)), MOST_HELD, TERMS_OF_A_GENERATION, *wanted),
-            )
-        )
-        if reply == b"stale":
-            raise self._grid.stale()
-        if reply == b"many":
+        held = await self._leases.take(node, names, lease=lease)
+        if held is None:
             raise ValueError(f"a cluster has at most {MOST_HELD} hooks")
-        return dict(zip(dict.fromkeys(names), map(_holder, reply), strict=True))
+        return held
 
     async def release(self, node: NodeRef, names: Collection[HookName]) -> None:
         """See ``HookStore.release``."""
-        if names:
-            await self._grid.batcher.call(scripts.CARRIER_RELEASE(self._keys.hook_holders, str(node), *names))
+        await self._leases.release(node, names)
 
     async def holders(self) -> Mapping[HookName, HookHolder]:
         """See ``HookStore.holders``."""
-        reply = await self._grid.batcher.call(scripts.CARRIERS(self._keys.hook_holders, self._grid.clock.argument()))
-        return {HookName(name.decode()): _holder(held) for name, held in zip(reply[::2], reply[1::2], strict=True)}
+        return await self._leases.holders()
 
     async def read(self, name: HookName, term: int, *, known: bool, entries: int) -> Sequence[Page]:
         """See ``HookStore.read``."""
@@ -165,11 +153,6 @@ class RedisHooks:
                 scripts.HOOK_FORGET(keys.hook_holders, keys.hooks, self._grid.clock.argument(), name)
             )
         )
-
-
-def _holder(held: bytes) -> HookHolder:
-    node, term, left = held.decode().split(" ")
-    return HookHolder(NodeRef.parse(node), int(term), int(left) / 1000)
 
 
 def _page(partition: int, reply: Any) -> Page:

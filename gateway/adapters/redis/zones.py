@@ -13,6 +13,7 @@ from gateway.adapters.redis import scripts
 from gateway.adapters.redis.foreign import ForeignData
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
+from gateway.adapters.redis.named_leases import NamedLeases
 from gateway.adapters.redis.news import CHANGES_KEPT, News, follow_table
 from gateway.adapters.redis.scripts import Argument
 from gateway.adapters.redis.tail import RedisTail
@@ -38,7 +39,6 @@ from gateway.core.zones.records import (
 from gateway.core.zones.routes import ClusterId
 from gateway.ports import (
     MOST_CARRIED,
-    TERMS_OF_A_GENERATION,
     Carrier,
     LeaseLost,
     LinkName,
@@ -82,6 +82,9 @@ class RedisZones:
         self._foreign = foreign
         self._news = News(keys.zones.news, _pair, foreign)
         self._interest_news = News(keys.zones.interest_news, _pair, foreign)
+        self._leases = NamedLeases(
+            grid, generation=keys.grid, held=keys.zones.carriers, most=MOST_CARRIED, name=LinkName, holder=Carrier
+        )
         self._read_from = GridGeneration(0)
         grid.when_writes_are_lost(self._lose)
 
@@ -318,30 +321,18 @@ class RedisZones:
 
     async def carry(self, node: NodeRef, names: Collection[LinkName], *, lease: float) -> Mapping[LinkName, Carrier]:
         """See ``ZoneStore.carry``."""
-        wanted: list[Argument] = list(dict.fromkeys(names))
-        if not wanted:
-            return {}
-        reply = await self._grid.batcher.call(
-            scripts.CARRIER_TAKE(
-                *(self._keys.grid, self._keys.zones.carriers, self._grid.clock.argument(), self._grid.generation),
-                *(str(node), max(1, round(lease * 1000)), MOST_CARRIED, TERMS_OF_A_GENERATION, *wanted),
-            )
-        )
-        if reply == b"stale":
-            raise self._grid.stale()
-        if reply == b"many":
+        carried = await self._leases.take(node, names, lease=lease)
+        if carried is None:
             raise TooManyRecords(f"the links of a cluster are at most {MOST_CARRIED:,}, shares of them included")
-        return dict(zip(dict.fromkeys(names), map(_carrier, reply), strict=True))
+        return carried
 
     async def release(self, node: NodeRef, names: Collection[LinkName]) -> None:
         """See ``ZoneStore.release``."""
-        if names:
-            await self._grid.batcher.call(scripts.CARRIER_RELEASE(self._keys.zones.carriers, str(node), *names))
+        await self._leases.release(node, names)
 
     async def carriers(self) -> Mapping[LinkName, Carrier]:
         """See ``ZoneStore.carriers``."""
-        reply = await self._grid.batcher.call(scripts.CARRIERS(self._keys.zones.carriers, self._grid.clock.argument()))
-        return {LinkName(name.decode()): _carrier(held) for name, held in zip(reply[::2], reply[1::2], strict=True)}
+        return await self._leases.holders()
 
     async def cursors(self, link: LinkName) -> Mapping[int, StreamPosition]:
         """See ``ZoneStore.cursors``."""
@@ -386,8 +377,3 @@ def _same_objects(
     found: dict[NodeRef, frozenset[Selector]], before: Mapping[NodeRef, frozenset[Selector]]
 ) -> dict[NodeRef, frozenset[Selector]]:
     return {node: before[node] if before.get(node) == each else each for node, each in found.items()}
-
-
-def _carrier(held: bytes) -> Carrier:
-    node, term, left = held.decode().split(" ")
-    return Carrier(NodeRef.parse(node), int(term), int(left) / 1000)
