@@ -41,13 +41,11 @@ class LinkedCluster:
     Attributes:
         name: as given.
         stack: as given.
-        joins: names of the joins by which it sends.
     """
 
     def __init__(self, name: str, stack: Stack) -> None:
         self.name = name
         self.stack = stack
-        self.joins: list[str] = []
 
     @property
     def urls(self) -> list[str]:
@@ -193,16 +191,14 @@ async def join(source: LinkedCluster, target: LinkedCluster, *selectors: str) ->
     await target.ask(
         "PUT", f"/v1/joins/from-{source.name}", direction="in", fingerprints=of_source["fingerprints"], **both
     )
-    name = f"to-{target.name}"
     await source.ask(
         "PUT",
-        f"/v1/joins/{name}",
+        f"/v1/joins/to-{target.name}",
         direction="out",
         urls=of_target["urls"],
         fingerprints=of_target["fingerprints"],
         **both,
     )
-    source.joins.append(name)
 
 
 async def all_linked(

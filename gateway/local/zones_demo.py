@@ -168,11 +168,11 @@ class ZonesDemo:
         )
         await self._step(
             f"Interest travels: a client subscribes to {SELECTOR} at {south.cluster}",
-            lambda: self._interest(self._south, south, []),
+            lambda: self._interest(south),
         )
         await self._step(
             f"A join goes on: {south.cluster} sends {SELECTOR} to {east.cluster}, which is in no zone",
-            lambda: self._join(self._south, east, south, out=(1, 2, 0)),
+            lambda: self._join(south, east),
         )
         await self._step(
             f"Two ways: {self._north.name} sends to {east.cluster} as well",
@@ -195,35 +195,35 @@ class ZonesDemo:
         )
         return f"{crossed} events left {self._north.name}: what nobody wants stays where it is"
 
-    async def _interest(self, cluster: LinkedCluster, reader: Reader, others: list[Reader]) -> str:
-        self._reading.append(asyncio.create_task(reader.read(await self._session(cluster, "reader"))))
-        seconds = await self._crosses("prices/interest", reader)
+    async def _interest(self, south: Reader) -> str:
+        await self._open(self._south, south)
+        seconds = await self._crosses("prices/interest", south)
         await self._publish("prices/interest", EVENTS)
-        await self._all_came("prices/interest", EVENTS, reader, *others)
+        await self._all_came("prices/interest", EVENTS, south)
         return (
             f"{seconds:.2f} s later {self._north.name} knew, without the name of anybody; "
-            f"{EVENTS} of {EVENTS} events came to {cluster.name}"
+            f"{EVENTS} of {EVENTS} events came to {south.cluster}"
         )
 
-    async def _join(self, source: LinkedCluster, target: Reader, other: Reader, *, out: tuple[int, ...]) -> str:
+    async def _join(self, south: Reader, east: Reader) -> str:
         before = await self._east.count(_IN), await self._north.count(_OUT)
-        await join(source, self._east, SELECTOR)
-        await all_linked(*self._clusters, out=out)
-        self._reading.append(asyncio.create_task(target.read(await self._session(self._east, "reader"))))
-        await self._crosses("prices/join", target, other)
+        await join(self._south, self._east, SELECTOR)
+        await all_linked(*self._clusters, out=(1, 2, 0))
+        await self._open(self._east, east)
+        await self._crosses("prices/join", east, south)
         await self._publish("prices/join", EVENTS)
-        await self._all_came("prices/join", EVENTS, target, other)
+        await self._all_came("prices/join", EVENTS, east, south)
         came = await self._east.count(_IN) - before[0]
         left = await self._north.count(_OUT) - before[1]
-        probes = other.probes["prices/join"]
+        published = EVENTS + south.probes["prices/join"]
         self._compare(
             []
-            if left == EVENTS + probes
-            else [Violation("P18", f"{left} events left {self._north.name} for {EVENTS + probes} that were published")]
+            if left == published
+            else [Violation("P18", f"{left} events left {self._north.name} for {published} that were published")]
         )
         return (
-            f"{self._north.name} ─▶ {source.name} (zone) ─▶ {target.cluster} (join): {came} events came by it, and "
-            f"{self._north.name} sent each of them once, to {source.name}"
+            f"{self._north.name} ─▶ {south.cluster} (zone) ─▶ {east.cluster} (join): {came} events came by it, and "
+            f"{self._north.name} sent each of them once, to {south.cluster}"
         )
 
     async def _second_way(self, south: Reader, east: Reader) -> str:
@@ -252,7 +252,8 @@ class ZonesDemo:
         await self._north.stack.kill_node(node)
 
         async def taken_over() -> bool:
-            return len(await self._north.carriers()) > 0 and node not in await self._north.carriers()
+            carriers = await self._north.carriers()
+            return bool(carriers) and node not in carriers
 
         await self._until(taken_over, f"the other node of {self._north.name} carries its links")
         seconds = time.monotonic() - killed
@@ -275,6 +276,9 @@ class ZonesDemo:
             text = await work()
         self._narrator.seen(text if not self._violations else "not as it should be:", self._violations)
 
+    async def _open(self, cluster: LinkedCluster, reader: Reader) -> None:
+        self._reading.append(asyncio.create_task(reader.read(await self._session(cluster, "reader"))))
+
     async def _session(self, cluster: LinkedCluster, principal: str) -> Session:
         return await self._exits.enter_async_context(connect(cluster.urls, principal, connect_timeout=COME_SECONDS))
 
@@ -287,8 +291,6 @@ class ZonesDemo:
         """Publish until an event comes to all readers: what is published before others tell their interest stays."""
 
         async def came() -> bool:
-            if all(each.probes[topic] for each in readers):
-                return True
             await self._writer.publish(topic, {"number": None})
             await asyncio.sleep(PROBE_SECONDS)
             return all(each.probes[topic] for each in readers)

@@ -349,11 +349,12 @@ class Run:
     async def _compare_clocks(self) -> None:
         """Every node finds that the clock of Redis is right again."""
         wrong: list[Violation] = []
+        starts = self._starts()
 
         async def ownership() -> bool:
             nonlocal wrong
             forgotten = self.account.publishes.forgotten
-            possible = bases(self._target.clock_off, forgotten, self.now(), starts=self._starts())
+            possible = bases(self._target.clock_off, forgotten, self.now(), starts=starts)
             wrong = judge_shifts(self.now(), await self._target.clock_shifts(), possible)
             return not wrong
 
