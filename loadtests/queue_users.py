@@ -13,8 +13,7 @@ from gateway.core.wire.packets import EARLIEST, NOW, HistoryPart, ReadHistory, R
 from gateway.core.wire.queue_packets import AckMode, Message, Send, Settle
 from loadtests.cluster import QUEUE, SELECTOR
 from loadtests.figures import READ, RECEIVE, SEND, SETTLE
-from loadtests.pacing import Pacing
-from loadtests.payload import Sample, encode, wall_clock
+from loadtests.payload import encode, wall_clock
 from loadtests.queue_integrity import HistoryWatch
 from loadtests.recorder import Recorder, Watching
 from loadtests.shell.session import GatewaySession
@@ -45,14 +44,10 @@ class SenderUser(GatewayUser):
 
     def use(self, session: GatewaySession, watching: Watching) -> None:  # noqa: ARG002 - nothing to watch
         """Send what is due, also while the session recovers: it is sent as soon as it can be."""
-        source = f"{self.random.getrandbits(48):012x}"
-        interval = 1 / self.rate
-        pacing = Pacing(wall_clock() + self.random.random() * interval, interval)
-        while not session.wait_ended(max(0.0, pacing.next_due - wall_clock())):
-            first = pacing.count + 1
-            for sequence, due in enumerate(pacing.due(wall_clock()), first):
-                value = encode(Sample(source, sequence, due), size=self.value_bytes)
-                session.ask(Send(UNNUMBERED, QUEUE, value), _Sent(self.recorder, due))
+        for samples in self.due(session, self.new_source(), self.rate):
+            for each in samples:
+                value = encode(each, size=self.value_bytes)
+                session.ask(Send(UNNUMBERED, QUEUE, value), _Sent(self.recorder, each.due))
 
 
 class ConsumerUser(GatewayUser):

@@ -12,7 +12,6 @@ from gateway.core.wire.codec import json_text
 from gateway.core.wire.exchange_packets import Answer, Answered, Ask, Handle, Question
 from loadtests.figures import ASK
 from loadtests.greenlets import later
-from loadtests.pacing import Pacing
 from loadtests.payload import Sample, encode, wall_clock
 from loadtests.recorder import Recorder, Watching
 from loadtests.shell.session import GatewaySession
@@ -72,16 +71,12 @@ class AskerUser(GatewayUser):
 
     def use(self, session: GatewaySession, watching: Watching) -> None:  # noqa: ARG002 - nothing to watch
         """Ask what is due, also while the session recovers: it is asked as soon as it can be."""
-        source = f"{self.random.getrandbits(48):012x}"
-        interval = 1 / self.rate
-        pacing = Pacing(wall_clock() + self.random.random() * interval, interval)
-        requests = self.recorder.requests
+        source, requests = self.new_source(), self.recorder.requests
         try:
-            while not session.wait_ended(max(0.0, pacing.next_due - wall_clock())):
+            for samples in self.due(session, source, self.rate):
                 requests.look(time.monotonic())
-                first = pacing.count + 1
-                for sequence, due in enumerate(pacing.due(wall_clock()), first):
-                    _Asking(self.recorder, session, Sample(source, sequence, due), self.value_bytes).ask()
+                for each in samples:
+                    _Asking(self.recorder, session, each, self.value_bytes).ask()
         finally:
             requests.forget(source)
 

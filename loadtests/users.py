@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from random import Random, SystemRandom
 from typing import Final
 
@@ -73,6 +74,28 @@ class GatewayUser(User):
     def use(self, session: GatewaySession, watching: Watching) -> None:
         """Do something with a session until it is lost."""
         raise NotImplementedError
+
+    def due(self, session: GatewaySession, source: str, rate: float) -> Iterator[list[Sample]]:
+        """Wait for what is due on an absolute schedule until a session is lost, also while it recovers.
+
+        Args:
+            session: which.
+            source: of the samples, new for each session: their sequence begins at 1.
+            rate: samples per second.
+
+        Yields:
+            What is due together.
+        """
+        interval = 1 / rate
+        # At a random moment, so that those of one kind do not march in step.
+        pacing = Pacing(wall_clock() + self.random.random() * interval, interval)
+        while not session.wait_ended(max(0.0, pacing.next_due - wall_clock())):
+            first = pacing.count + 1
+            yield [Sample(source, sequence, due) for sequence, due in enumerate(pacing.due(wall_clock()), first)]
+
+    def new_source(self) -> str:
+        """Draw a source of samples that nobody else has."""
+        return f"{self.random.getrandbits(48):012x}"
 
     def _open(self) -> tuple[GatewaySession, Watching]:
         options = ClientOptions(
@@ -161,17 +184,12 @@ class PublisherUser(GatewayUser):
 
     def use(self, session: GatewaySession, watching: Watching) -> None:
         """Publish what is due, also while the session recovers: it is sent as soon as it can be."""
-        # A new source for each session: its sequence begins at 1.
-        source = f"{self.random.getrandbits(48):012x}"
-        interval = 1 / self.rate
-        # At a random moment, so that publishers do not march in step.
-        pacing = Pacing(wall_clock() + self.random.random() * interval, interval)
         watching.publishing()
-        while not session.wait_ended(max(0.0, pacing.next_due - wall_clock())):
-            first = pacing.count + 1
-            for sequence, due in enumerate(pacing.due(wall_clock()), first):
-                value = encode(Sample(source, sequence, due), size=self.value_bytes)
-                session.ask(Publish(UNNUMBERED, self._topic, value), _Receipt(self.recorder, watching, sequence, due))
+        for samples in self.due(session, self.new_source(), self.rate):
+            for each in samples:
+                value = encode(each, size=self.value_bytes)
+                receipt = _Receipt(self.recorder, watching, each.sequence, each.due)
+                session.ask(Publish(UNNUMBERED, self._topic, value), receipt)
 
 
 class _Receipt:

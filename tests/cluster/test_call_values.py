@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,32 +11,22 @@ import pytest
 from gateway.client import connect
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
+from tests.cluster.patient_calls import repeat
 from tests.support.http_calls import ALICE
 from tests.support.stack import cluster
 from tests.support.times import PATIENCE, time_limit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.haproxy]
 
-TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 TOPICS: Final = [f"values/{number:03}" for number in range(120)]
 KILLS: Final = {2: "n1", 6: "n2"}
 """Before which page which node is killed."""
 
 
 async def read(http: aiohttp.ClientSession, stack: Stack, query: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Read a page, as the how-to says; returns it, and how often it was asked for."""
+    """Read a page; returns it, and how often it was asked for."""
     url = f"{stack.url.replace('ws', 'http', 1).removesuffix('/v1/connect')}/v1/values"
-    tries = 0
-    while True:
-        tries += 1
-        try:
-            async with http.get(url, params=query, headers=ALICE) as answer:
-                if answer.status == 200:
-                    return await answer.json(), tries
-                assert answer.status in TRY_AGAIN, await answer.text()
-        except aiohttp.ClientConnectionError:
-            pass
-        await asyncio.sleep(0.05)
+    return await repeat(http, "GET", url, params=query, headers=ALICE)
 
 
 @pytest.mark.promise("P6")

@@ -14,6 +14,7 @@ import pytest
 from gateway.client import connect
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
+from tests.cluster.patient_calls import repeat
 from tests.support.faults import eventually
 from tests.support.stack import cluster
 from tests.support.times import PATIENCE, time_limit
@@ -24,7 +25,6 @@ CALLS: Final = 200
 KILLS: Final = {50: "n1", 120: "n2"}
 """After which call which node is killed."""
 
-TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 TOPIC: Final = "calls/numbers"
 QUEUE: Final = "calls/work"
 QUEUES: Final = f'[[destination]]\npath = "{QUEUE}"\nkind = "queue"\n'
@@ -32,20 +32,10 @@ HISTORY: Final = f'[[destination]]\nselector = "{TOPIC}"\nkind = "history"\ncoun
 HEADERS: Final = {"Authorization": "Basic " + base64.b64encode(b"service:").decode()}
 
 
-async def repeat(http: aiohttp.ClientSession, url: str, number: int, body: object) -> tuple[dict[str, Any], int]:
-    """Make a call until it is answered, as the how-to says; returns the answer, and how often it was made."""
+async def call(http: aiohttp.ClientSession, url: str, number: int, body: object) -> tuple[dict[str, Any], int]:
+    """Make a call with a key of its own; returns the answer, and how often it was made."""
     headers = {**HEADERS, "Idempotency-Key": f"number-{number}"}
-    tries = 0
-    while True:
-        tries += 1
-        try:
-            async with http.post(url, json=body, headers=headers) as answer:
-                if answer.status == 200:
-                    return await answer.json(), tries
-                assert answer.status in TRY_AGAIN, await answer.text()
-        except aiohttp.ClientConnectionError:
-            pass
-        await asyncio.sleep(0.05)
+    return await repeat(http, "POST", url, json=body, headers=headers)
 
 
 @pytest.mark.promise("P5")
@@ -93,7 +83,7 @@ async def test_each_message_is_sent_once_for_its_key_while_nodes_are_killed(tmp_
 async def repeat_at(stack: Stack, path: str, number: int, body: object) -> dict[str, Any]:
     """Make one call until it is answered."""
     async with aiohttp.ClientSession() as http:
-        return (await repeat(http, _url(stack, path), number, body))[0]
+        return (await call(http, _url(stack, path), number, body))[0]
 
 
 def _url(stack: Stack, path: str) -> str:
@@ -107,7 +97,7 @@ async def _call(stack: Stack, path: str, body: Callable[[int], object]) -> list[
         for number in range(CALLS):
             if (killed := KILLS.get(number)) is not None:
                 kills.create_task(stack.kill_node(killed))
-            answers.append(await repeat(http, url, number, body(number)))
+            answers.append(await call(http, url, number, body(number)))
     return answers
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.local.stack import Stack
 from tests.cluster.crowds import Figures
-from tests.cluster.test_calls import repeat
+from tests.cluster.test_calls import call
 from tests.cluster.test_tls_failover import nodes_of
 from tests.support.certificates import Authority
 from tests.support.event_streams import reading
@@ -86,7 +86,7 @@ async def test_a_reader_misses_nothing_and_sees_nothing_twice_while_its_nodes_ar
                 if number in KILLS:
                     await eventually(partial(reader.has, number), "all up to here has come")
                     tasks.create_task(stack.kill_node(reader.nodes[-1]))
-                await repeat(http, url, number, {"topic": TOPIC, "value": number})
+                await call(http, url, number, {"topic": TOPIC, "value": number})
         await following
         assert reader.values == list(range(VALUES)), "each once, and in order"
         assert "gap" not in reader.kinds
