@@ -36,6 +36,9 @@ QUICK: dict[str, Any] = {
 SHORT_LEASE: dict[str, Any] = {"lease": scaled(1.0), "lease_renew": scaled(0.2)}
 """Settings of nodes that a test lets expire: short, and yet long enough that nobody else does."""
 
+FREQUENT_RENEWALS: dict[str, Any] = {"lease": scaled(30.0), "lease_renew": SHORT_LEASE["lease_renew"]}
+"""Settings of nodes that hear of each other soon, and whose leases never end in a test, however busy the machine is."""
+
 
 class TestNode:
     """A running node and what it told."""

@@ -19,7 +19,7 @@ from gateway.ports import Backup
 from gateway.settings import HostPort
 from tests.integration.admin.support import Pair, running_pair
 from tests.support.clock import eventually as in_time
-from tests.support.nodes import SHORT_LEASE, eventually
+from tests.support.nodes import FREQUENT_RENEWALS, eventually
 from tests.support.raw_client import RawClient
 
 
@@ -81,7 +81,7 @@ async def _is_lost(pair: Pair) -> bool:
 async def test_links_are_shown_as_the_node_that_answers_has_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_pair(tmp_path, link=HostPort("127.0.0.1", 0), dev=True, **SHORT_LEASE) as pair:
+    async with running_pair(tmp_path, link=HostPort("127.0.0.1", 0), dev=True, **FREQUENT_RENEWALS) as pair:
         terminal = Terminal(pair, capsys, monkeypatch)
 
         async def are_linked() -> bool:

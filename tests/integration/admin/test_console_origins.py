@@ -12,12 +12,12 @@ from gateway.adapters.admin.console_origins import FRESH_SECONDS, MOST, ConsoleO
 from gateway.client import ConnectFailed, connect
 from gateway.ports import GridUnavailable
 from tests.integration.admin.support import Pair, running_pair
-from tests.support.nodes import SHORT_LEASE
+from tests.support.nodes import FREQUENT_RENEWALS
 
 
 @pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with running_pair(tmp_path, **SHORT_LEASE) as pair:
+    async with running_pair(tmp_path, **FREQUENT_RENEWALS) as pair:
         yield pair
 
 

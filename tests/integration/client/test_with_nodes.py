@@ -14,10 +14,10 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import Session, SessionClosed, Update, UpdateStream, connect
 from tests.integration.client.cutting_proxy import CuttingProxy
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import FREQUENT_RENEWALS, TestNode, eventually, running_node
 from tests.support.times import scaled
 
-QUICK = {"backoff_initial": 0.01, "backoff_maximum": 0.05, "lease": scaled(0.5), "lease_renew": scaled(0.1)}
+QUICK = {"backoff_initial": 0.01, "backoff_maximum": 0.05, **FREQUENT_RENEWALS}
 
 
 class Cluster:

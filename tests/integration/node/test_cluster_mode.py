@@ -13,13 +13,13 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
 from gateway.core.wire.codes import ClusterMode
 from gateway.ports import MasterWish
-from tests.integration.node.test_master import QUICK, master_of
+from tests.integration.node.test_master import QUICK, STEADY, master_of
 from tests.support.nodes import UPGRADE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.promise("P19")
 
-ALONE: dict[str, Any] = QUICK | {"cluster_mode": ClusterMode.REPLICATION}
+ALONE: dict[str, Any] = STEADY | {"cluster_mode": ClusterMode.REPLICATION}
 
 
 @asynccontextmanager
@@ -70,11 +70,11 @@ async def test_a_client_tries_its_urls_until_one_accepts_and_moves_with_the_role
 
 
 async def test_a_master_that_dies_leaves_its_clients_to_the_next() -> None:
-    memory = MemoryGridServer()
-    async with running_node("n2", memory=memory, **ALONE) as n2:
+    memory, short = MemoryGridServer(), ALONE | {"lease": QUICK["lease"]}
+    async with running_node("n2", memory=memory, **short) as n2:
         n2.gateway.node.begin_drain()
         async with AsyncExitStack() as stack:
-            n1 = await stack.enter_async_context(running_node("n1", memory=memory, **ALONE))
+            n1 = await stack.enter_async_context(running_node("n1", memory=memory, **short))
             await eventually(lambda: master_of(n1) == "n1")
             await n2.gateway.node.undrain()
             await eventually(lambda: master_of(n2) == "n1")

@@ -12,7 +12,7 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import Session, connect
 from gateway.local.proxy import FaultProxy
 from gateway.ports import MasterWish
-from tests.integration.node.test_master import QUICK, master_of
+from tests.integration.node.test_master import STEADY, master_of
 from tests.integration.node.test_topology import advertise, own_url
 from tests.support.linked_nodes import LinkedNodes
 from tests.support.nodes import TestNode, eventually, running_node
@@ -30,7 +30,7 @@ async def cluster(*names: str) -> AsyncIterator[list[TestNode]]:
     async with AsyncExitStack() as stack:
         nodes: list[TestNode] = []
         for name in names:
-            nodes.append(await stack.enter_async_context(running_node(name, memory=memory, **QUICK)))
+            nodes.append(await stack.enter_async_context(running_node(name, memory=memory, **STEADY)))
             advertise(nodes[-1], own_url(nodes[-1]))
             await eventually(lambda: all(master_of(node) == names[0] for node in nodes))
         await eventually(

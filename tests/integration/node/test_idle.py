@@ -13,7 +13,7 @@ from gateway.adapters.memory.stores import MemoryNodeDirectory, MemorySessionSto
 from gateway.app.registry.sessions import DEADLINE_GRAIN
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.wire.codes import PING_TIMEOUT
-from tests.support.nodes import SHORT_LEASE, eventually, running_node
+from tests.support.nodes import FREQUENT_RENEWALS, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled
 
@@ -41,7 +41,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, kind: type) -> Counter[str]:
 
 
 async def test_while_sessions_are_idle_nothing_is_asked_about_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_node(**SHORT_LEASE, ping_interval=0.2) as node, RawClient(node.url) as raw:
+    async with running_node(**FREQUENT_RENEWALS, ping_interval=0.2) as node, RawClient(node.url) as raw:
         await raw.hello()
         await raw.send({"type": "subscribe", "id": 1, "request": 1, "selector": "a/**"})
         await raw.expect("reply")

@@ -10,12 +10,16 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue.topology_metrics import MASTER, MASTER_CHANGES, MASTER_KNOWN
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import FREQUENT_RENEWALS, TestNode, eventually, running_node
 from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P19")
 
 QUICK: dict[str, Any] = {"lease": scaled(1.0), "lease_renew": scaled(0.1), "drain_jitter": 0.0}
+"""Settings of masters that are to lose their leases."""
+
+STEADY: dict[str, Any] = QUICK | {"lease": FREQUENT_RENEWALS["lease"]}
+"""Settings of masters that keep the role until they give it up, however busy the machine is."""
 
 
 @asynccontextmanager
@@ -25,7 +29,7 @@ async def cluster(*names: str) -> AsyncIterator[tuple[list[TestNode], MemoryGrid
     async with AsyncExitStack() as stack:
         nodes: list[TestNode] = []
         for name in names:
-            nodes.append(await stack.enter_async_context(running_node(name, memory=memory, **QUICK)))
+            nodes.append(await stack.enter_async_context(running_node(name, memory=memory, **STEADY)))
             await eventually(lambda: all(master_of(node) == names[0] for node in nodes))
         yield nodes, memory, stack
 

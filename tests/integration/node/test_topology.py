@@ -12,11 +12,15 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
 from gateway.core.types import SessionId
 from gateway.local.proxy import FaultProxy
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import FREQUENT_RENEWALS, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled
 
 QUICK: dict[str, Any] = {"lease": scaled(1.0), "lease_renew": scaled(0.1), "drain_jitter": 0.0}
+"""Settings of a node that is to lose its lease."""
+
+STEADY: dict[str, Any] = QUICK | {"lease": FREQUENT_RENEWALS["lease"]}
+"""Settings of nodes that are known until they drain, however busy the machine is."""
 WANTED: dict[str, Any] = {"supports": ["topology"]}
 
 
@@ -38,7 +42,7 @@ async def cluster(*names: str) -> AsyncIterator[tuple[list[TestNode], MemoryGrid
     """Run nodes that advertise themselves, until each of them knows of all."""
     memory = MemoryGridServer()
     async with AsyncExitStack() as stack:
-        nodes = [await stack.enter_async_context(running_node(name, memory=memory, **QUICK)) for name in names]
+        nodes = [await stack.enter_async_context(running_node(name, memory=memory, **STEADY)) for name in names]
         for node in nodes:
             advertise(node, own_url(node))
         await eventually(lambda: all(is_listed(node, names) for node in nodes))
