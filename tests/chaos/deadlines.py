@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from tests.support.faults import eventually
 from tests.support.times import scaled
 
 GIVEN_UP: Final = 15.0
@@ -50,6 +51,15 @@ async def bounded(work: Coroutine[Any, Any, T], what: str, within: float) -> T:
     finally:
         if not task.done():
             await ended(task)
+
+
+async def in_time(condition: Callable[[], object], within: float) -> bool:
+    """Tell whether *condition*, which may be a coroutine function, comes to hold within so many seconds, scaled."""
+    try:
+        await eventually(condition, "", within=within)  # type: ignore[arg-type]
+    except AssertionError:
+        return False
+    return True
 
 
 async def ended(*tasks: asyncio.Task[Any], within: float = GIVEN_UP) -> list[BaseException | None]:

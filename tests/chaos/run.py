@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
+from gateway.app.cluster.queue_sweeper import LOOK_SECONDS
 from gateway.core.client.errors import SessionEnded
 from tests.chaos import grid_links, node_links
 from tests.chaos.account.account import Account
@@ -21,7 +22,7 @@ from tests.chaos.account.forgotten import Forgotten, NodeEnd
 from tests.chaos.account.recoveries import BUSY, GRID, Trouble
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
 from tests.chaos.account.violation import Violation
-from tests.chaos.deadlines import Stuck, bounded, ended
+from tests.chaos.deadlines import Stuck, bounded, ended, in_time
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import possible
 from tests.chaos.load.application import Application, Listener, Publisher, SlowReader
@@ -36,7 +37,6 @@ from tests.chaos.plan import Plan, Step
 from tests.chaos.reader import AWAY, UNREADABLE, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
 from tests.chaos.waiting import Waiting
-from tests.support.faults import eventually
 from tests.support.times import scaled, time_limit
 
 HEALED: Final = 30.0
@@ -44,6 +44,9 @@ HEALED: Final = 30.0
 
 AUDIBLE: Final = 20.0
 """Seconds, on a quiet machine, in which everybody must hold what was published last, after everything works again."""
+
+SETTLED: Final = 2 * 1.5 * LOOK_SECONDS + 15.0
+"""Seconds, on a quiet machine, until the second look after a loss has dismissed consumers that are gone (ADR 0144)."""
 
 CLOSED: Final = 30.0
 """Seconds, on a quiet machine, in which all clients must have said bye."""
@@ -358,7 +361,7 @@ class Run:
             wrong = judge_shifts(self.now(), await self._target.clock_shifts(), possible)
             return not wrong
 
-        if not await _in_time(ownership, HEALED):
+        if not await in_time(ownership, HEALED):
             self.account.found += wrong
 
     async def _converge(self) -> None:
@@ -377,7 +380,7 @@ class Run:
         beacons = [_Beacon(self._crowd, f"beacon-{number}") for number in range(len(ROOTS))]
         tasks = [asyncio.create_task(beacon.run(), name=beacon.name) for beacon in beacons]
         self._applications += beacons
-        if not await _in_time(lambda: published() >= set(ROOTS), self._audible):
+        if not await in_time(lambda: published() >= set(ROOTS), self._audible):
             missing = sorted(set(ROOTS) - published())
             self._crowd.violated(
                 "P10", "cluster", f"nobody could publish to {missing} {self._audible:g} s after all was healed"
@@ -389,6 +392,7 @@ class Run:
             if isinstance(end, Exception):
                 self._crowd.violated("bug", task.get_name(), f"the client failed: {end!r}")
         await self._everybody_hears("after the faults")
+        await self._all_is_settled()
         # What was folded on connections that never broke is counted by the next welcome.
         self._target.links.entry.cut()
         await self._everybody_hears("after a last cut")
@@ -413,21 +417,31 @@ class Run:
                 return False
             try:
                 values = await self._reader.values()
-                unsettled = await self._look_at_queues()
             except UNREADABLE as error:
                 state = {"grid": [repr(error)]}
                 return False
             state = self.account.behind(values, self._sessions())
             state |= self.account.readers_behind(values)
-            if unsettled:
-                state["queues"] = [f"{unsettled} messages are not settled"]
             return not state
 
-        if not await _in_time(hears, self._audible):
+        if not await in_time(hears, self._audible):
             for who, wrong in state.items():
                 life = self.account.sessions.lives.get(who)
                 name = who if life is None else f"{life.who} ({who})"
                 self._crowd.violated("P10", name, f"{self._audible:g} s {when}: {len(wrong)} wrong, such as {wrong[0]}")
+
+    async def _all_is_settled(self) -> None:
+        """No message is held by anybody, or waits (P15)."""
+
+        async def settled() -> bool:
+            try:
+                return await self._look_at_queues() == 0
+            except UNREADABLE:
+                return False
+
+        if not await in_time(settled, SETTLED):
+            left = [f"{queue}: {look.unsettled}" for queue, look in self.account.messages.looks.items()]
+            self._crowd.violated("P15", "queues", f"{SETTLED:g} s after the faults messages are not settled: {left}")
 
     def _clients(self) -> list[Application | Witness]:
         return [*self._applications, *self._witnesses]
@@ -454,7 +468,7 @@ class Run:
         for witness in self._witnesses:
             witness.close()
         ends = asyncio.gather(*(client.close() for client in self._applications))
-        gone = await _in_time(lambda: all(witness.wire is None for witness in self._witnesses), CLOSED)
+        gone = await in_time(lambda: all(witness.wire is None for witness in self._witnesses), CLOSED)
         if not gone:
             left = [witness.name for witness in self._witnesses if witness.wire is not None]
             self._crowd.violated("P7", ", ".join(left), f"no bye was answered within {CLOSED:g} s")
@@ -474,7 +488,7 @@ class Run:
             return not left
 
         began = self.now()
-        if not await _in_time(nothing_left, WINDOW + HEALED):
+        if not await in_time(nothing_left, WINDOW + HEALED):
             self.account.found += left
         self._outcome.figures["nothing left after"] = f"{self.now() - began:.1f} s"
         for server, count in self._connections.items():
@@ -552,14 +566,6 @@ class _Beacon(Publisher):
                 self.crowd.account.publishes.acknowledge(now, topic, value, receipt.version, receipt.event_id)
                 await asyncio.sleep(0.2)
             return
-
-
-async def _in_time(condition: Callable[[], object], within: float) -> bool:
-    try:
-        await eventually(condition, "", within=within)  # type: ignore[arg-type]
-    except AssertionError:
-        return False
-    return True
 
 
 async def strike(plan: Plan, folder: Path, tell: Tell) -> Outcome:
