@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -53,10 +53,10 @@ async def bounded(work: Coroutine[Any, Any, T], what: str, within: float) -> T:
             await ended(task)
 
 
-async def in_time(condition: Callable[[], object], within: float) -> bool:
+async def in_time(condition: Callable[[], bool | Awaitable[bool]], within: float) -> bool:
     """Tell whether *condition*, which may be a coroutine function, comes to hold within so many seconds, scaled."""
     try:
-        await eventually(condition, "", within=within)  # type: ignore[arg-type]
+        await eventually(condition, "", within=within)
     except AssertionError:
         return False
     return True

@@ -71,7 +71,7 @@ STRUCK: Final = 240.0
 """Seconds, on a quiet machine, in which everything that was struck must be healed after the plan has ended. Each fault
 has deadlines of its own, which are shorter in sum: until it begins, for a vote of Sentinels, and for nodes."""
 
-HEARD: Final = 180.0
+HEARD: Final = 210.0
 """Seconds, on a quiet machine, until everybody holds what was published last. What is waited for has deadlines
 of its own, which are shorter in sum."""
 
@@ -392,10 +392,11 @@ class Run:
             if isinstance(end, Exception):
                 self._crowd.violated("bug", task.get_name(), f"the client failed: {end!r}")
         await self._everybody_hears("after the faults")
-        await self._all_is_settled()
+        await self._all_is_settled("after the faults", SETTLED)
         # What was folded on connections that never broke is counted by the next welcome.
         self._target.links.entry.cut()
         await self._everybody_hears("after a last cut")
+        await self._all_is_settled("after a last cut", self._audible)
         self._outcome.figures["converged after"] = f"{self.now() - began:.1f} s"
         try:
             self.account.snapshots.append(await self._reader.snapshot(self.now()))
@@ -430,7 +431,7 @@ class Run:
                 name = who if life is None else f"{life.who} ({who})"
                 self._crowd.violated("P10", name, f"{self._audible:g} s {when}: {len(wrong)} wrong, such as {wrong[0]}")
 
-    async def _all_is_settled(self) -> None:
+    async def _all_is_settled(self, when: str, within: float) -> None:
         """No message is held by anybody, or waits (P15)."""
 
         async def settled() -> bool:
@@ -439,9 +440,9 @@ class Run:
             except UNREADABLE:
                 return False
 
-        if not await in_time(settled, SETTLED):
+        if not await in_time(settled, within):
             left = [f"{queue}: {look.unsettled}" for queue, look in self.account.messages.looks.items()]
-            self._crowd.violated("P15", "queues", f"{SETTLED:g} s after the faults messages are not settled: {left}")
+            self._crowd.violated("P15", "queues", f"{within:g} s {when}: messages are not settled: {left}")
 
     def _clients(self) -> list[Application | Witness]:
         return [*self._applications, *self._witnesses]
@@ -468,8 +469,7 @@ class Run:
         for witness in self._witnesses:
             witness.close()
         ends = asyncio.gather(*(client.close() for client in self._applications))
-        gone = await in_time(lambda: all(witness.wire is None for witness in self._witnesses), CLOSED)
-        if not gone:
+        if not await in_time(lambda: all(witness.wire is None for witness in self._witnesses), CLOSED):
             left = [witness.name for witness in self._witnesses if witness.wire is not None]
             self._crowd.violated("P7", ", ".join(left), f"no bye was answered within {CLOSED:g} s")
         await ends

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -13,25 +12,18 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
 from gateway.core.wire.codes import ClusterMode
 from gateway.ports import MasterWish
-from tests.integration.node.test_master import QUICK, STEADY, master_of
+from tests.support.masters import EXPIRING, cluster_with_master, master_of
 from tests.support.nodes import UPGRADE, TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.promise("P19")
 
-ALONE: dict[str, Any] = STEADY | {"cluster_mode": ClusterMode.REPLICATION}
+ALONE: dict[str, Any] = {"cluster_mode": ClusterMode.REPLICATION}
 
 
-@asynccontextmanager
-async def cluster(*names: str) -> AsyncIterator[list[TestNode]]:
-    """Run nodes of which the first is the master."""
-    memory = MemoryGridServer()
-    async with AsyncExitStack() as stack:
-        nodes: list[TestNode] = []
-        for name in names:
-            nodes.append(await stack.enter_async_context(running_node(name, memory=memory, **ALONE)))
-            await eventually(lambda: all(master_of(node) == names[0] for node in nodes))
-        yield nodes
+def cluster(*names: str) -> AbstractAsyncContextManager[list[TestNode]]:
+    """Run nodes of which the first is the master, and serves alone."""
+    return cluster_with_master(*names, **ALONE)
 
 
 async def answered(node: TestNode) -> tuple[int, str | None, str | None]:
@@ -70,7 +62,7 @@ async def test_a_client_tries_its_urls_until_one_accepts_and_moves_with_the_role
 
 
 async def test_a_master_that_dies_leaves_its_clients_to_the_next() -> None:
-    memory, short = MemoryGridServer(), ALONE | {"lease": QUICK["lease"]}
+    memory, short = MemoryGridServer(), EXPIRING | ALONE
     async with running_node("n2", memory=memory, **short) as n2:
         n2.gateway.node.begin_drain()
         async with AsyncExitStack() as stack:

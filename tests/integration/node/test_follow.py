@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from gateway.adapters.memory import MemoryGridServer
 from gateway.client import Session, connect
 from gateway.local.proxy import FaultProxy
 from gateway.ports import MasterWish
-from tests.integration.node.test_master import STEADY, master_of
 from tests.integration.node.test_topology import advertise, own_url
 from tests.support.linked_nodes import LinkedNodes
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.masters import cluster_with_master, master_of
+from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
 
 pytestmark = pytest.mark.promise("P19")
@@ -26,13 +25,9 @@ FOLLOWS: dict[str, Any] = {"follow": True}
 @asynccontextmanager
 async def cluster(*names: str) -> AsyncIterator[list[TestNode]]:
     """Run nodes that advertise themselves; the first is the master, and all know where it is."""
-    memory = MemoryGridServer()
-    async with AsyncExitStack() as stack:
-        nodes: list[TestNode] = []
-        for name in names:
-            nodes.append(await stack.enter_async_context(running_node(name, memory=memory, **STEADY)))
-            advertise(nodes[-1], own_url(nodes[-1]))
-            await eventually(lambda: all(master_of(node) == names[0] for node in nodes))
+    async with cluster_with_master(*names) as nodes:
+        for node in nodes:
+            advertise(node, own_url(node))
         await eventually(
             lambda: all(len(node.gateway.node._cluster_list._lists[False].nodes) == len(names) for node in nodes)
         )

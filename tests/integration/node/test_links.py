@@ -260,14 +260,14 @@ async def test_the_table_is_read_again_if_the_grid_went_away_while_it_was_read(g
 @pytest.mark.promise("P17")
 async def test_cut_links_are_no_reason_to_take_over(grid: MemoryGridServer) -> None:
     """E1: as long as leases are renewed, nobody is taken over, whatever links do."""
-    lease = scaled(3.0)
+    lease = scaled(2.0)
     async with nodes(grid, "n1", "n2", lease=lease) as (n1, n2):
         await eventually(lambda: linked(n1, n2))
         for node in (n1, n2):
             links = node.gateway._links
             assert links is not None
             await links.close()
-        renewals = 2 * lease / LOOPBACK["lease_renew"]
+        renewals = 5 * lease / LOOPBACK["lease_renew"]
         seen: list[tuple[NodeRef, ...]] = []
         membership = n1.gateway.node._membership
         membership.tell_of_table(lambda table: seen.append(table.alive))

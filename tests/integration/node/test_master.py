@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
-
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue.topology_metrics import MASTER, MASTER_CHANGES, MASTER_KNOWN
-from tests.support.nodes import FREQUENT_RENEWALS, TestNode, eventually, running_node
+from tests.support.masters import EXPIRING, cluster_with_master, master_of
+from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P19")
-
-QUICK: dict[str, Any] = {"lease": scaled(1.0), "lease_renew": scaled(0.1), "drain_jitter": 0.0}
-"""Settings of masters that are to lose their leases."""
-
-STEADY: dict[str, Any] = QUICK | {"lease": FREQUENT_RENEWALS["lease"]}
-"""Settings of masters that keep the role until they give it up, however busy the machine is."""
-
-
-@asynccontextmanager
-async def cluster(*names: str) -> AsyncIterator[tuple[list[TestNode], MemoryGridServer, AsyncExitStack]]:
-    """Run nodes until all of them agree who is the master; the first is."""
-    memory = MemoryGridServer()
-    async with AsyncExitStack() as stack:
-        nodes: list[TestNode] = []
-        for name in names:
-            nodes.append(await stack.enter_async_context(running_node(name, memory=memory, **STEADY)))
-            await eventually(lambda: all(master_of(node) == names[0] for node in nodes))
-        yield nodes, memory, stack
-
-
-def master_of(node: TestNode) -> str | None:
-    master = node.gateway.node._membership.master
-    return None if master is None else master.node.node
 
 
 def term_of(node: TestNode) -> int:
@@ -46,7 +20,7 @@ def term_of(node: TestNode) -> int:
 
 
 async def test_the_first_node_is_the_master_and_all_know_it() -> None:
-    async with cluster("n1", "n2", "n3") as (nodes, _, _):
+    async with cluster_with_master("n1", "n2", "n3") as nodes:
         views = await nodes[2].gateway.node.administration.nodes.list()
         assert [view.node for view in views if view.master] == ["n1"]
         for node in nodes:
@@ -56,7 +30,7 @@ async def test_the_first_node_is_the_master_and_all_know_it() -> None:
 
 
 async def test_a_drain_gives_the_role_to_another_at_once_and_coming_back_does_not_take_it() -> None:
-    async with cluster("n1", "n2") as ([n1, n2], _, _):
+    async with cluster_with_master("n1", "n2") as [n1, n2]:
         term = term_of(n1)
         n1.gateway.node.begin_drain()
         await eventually(lambda: master_of(n1) == master_of(n2) == "n2")
@@ -69,9 +43,9 @@ async def test_a_drain_gives_the_role_to_another_at_once_and_coming_back_does_no
 
 async def test_a_master_that_dies_is_followed_by_another_when_its_lease_is_over() -> None:
     memory = MemoryGridServer()
-    async with running_node("n2", memory=memory, **(QUICK | {"lease_renew": scaled(0.3)})) as n2:
+    async with running_node("n2", memory=memory, **(EXPIRING | {"lease_renew": scaled(0.3)})) as n2:
         n2.gateway.node.begin_drain()
-        async with running_node("n1", memory=memory, **QUICK) as n1:
+        async with running_node("n1", memory=memory, **EXPIRING) as n1:
             await eventually(lambda: master_of(n1) == "n1")
             await n2.gateway.node.undrain()
             await eventually(lambda: master_of(n2) == "n1")
@@ -80,7 +54,7 @@ async def test_a_master_that_dies_is_followed_by_another_when_its_lease_is_over(
 
 
 async def test_where_all_nodes_drain_nobody_is_the_master() -> None:
-    async with cluster("n1") as ([n1], _, _):
+    async with cluster_with_master("n1") as [n1]:
         n1.gateway.node.begin_drain()
         await eventually(lambda: master_of(n1) is None)
         assert f"{MASTER_KNOWN.name} 0.0" in n1.gateway.metrics.render().decode()

@@ -18,12 +18,12 @@ from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import LeaseTable
 from tests.integration.admin.support import Pair, running_pair
-from tests.support.nodes import eventually, running_node
+from tests.support.nodes import SHORT_LEASE, eventually, running_node
 from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P11")
 
-QUICK: dict[str, Any] = {"lease": scaled(4.0), "lease_renew": scaled(0.2)}
+QUICK: dict[str, Any] = SHORT_LEASE | {"lease": scaled(4.0)}
 """Settings of nodes that are told of soon; one test lets a lease end, the others lose none on a busy machine."""
 
 

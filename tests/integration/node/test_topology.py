@@ -12,15 +12,10 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.client import connect
 from gateway.core.types import SessionId
 from gateway.local.proxy import FaultProxy
-from tests.support.nodes import FREQUENT_RENEWALS, TestNode, eventually, running_node
+from tests.support.masters import EXPIRING, STEADY
+from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
-from tests.support.times import scaled
 
-QUICK: dict[str, Any] = {"lease": scaled(1.0), "lease_renew": scaled(0.1), "drain_jitter": 0.0}
-"""Settings of a node that is to lose its lease."""
-
-STEADY: dict[str, Any] = QUICK | {"lease": FREQUENT_RENEWALS["lease"]}
-"""Settings of nodes that are known until they drain, however busy the machine is."""
 WANTED: dict[str, Any] = {"supports": ["topology"]}
 
 
@@ -101,7 +96,7 @@ def _nodes(node: TestNode) -> Sequence[Any]:
 async def test_nodes_that_come_drain_and_die_are_told_of() -> None:
     async with cluster("n1") as ([n1], memory), RawClient(n1.url) as raw:
         first = (await raw.hello(**WANTED))["cluster"]
-        async with running_node("n2", memory=memory, **QUICK) as n2:
+        async with running_node("n2", memory=memory, **EXPIRING) as n2:
             advertise(n2, own_url(n2))
             both = (await raw.expect("topology"))["cluster"]
             assert [each["node"] for each in both["nodes"]] == ["n1", "n2"]
