@@ -228,6 +228,11 @@ class Replicas:
                     _take_out(known, partition, page)
                     await self._apply_page(partition, page)
                 await self._give_back(partition, known)
+                # The values are of this place, or before. Whoever is told of an earlier one and comes back would be
+                # sent again, as updates, what they have shown (P2).
+                reached = await self._store.position(partition.number)
+                if reached > partition.position:
+                    await partition.come_to(reached)
             except GridUnavailable:
                 await asyncio.sleep(RETRY_READ)
                 continue

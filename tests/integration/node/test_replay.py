@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -12,6 +13,7 @@ from gateway.adapters.memory import MemoryGridServer
 from gateway.app.delivery.replay import gathering
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
+from gateway.ports import StreamPosition, TopicValue
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 from tests.support.raw_sessions import publisher
@@ -253,6 +255,45 @@ async def test_a_position_that_nobody_has_come_to_is_not_waited_for_without_end(
             welcome = await resumed(again, token, {A: f"{A}-1-999"})
             assert welcome["replayed"] == {str(A): "behind"}
             assert await updates(again, 1) == [("a/x", 1, True)]
+
+
+async def test_what_was_shown_as_a_value_does_not_come_again_as_an_update(
+    n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P2: values that are read are newer than the place from which the stream is followed; who is told of that place
+    and comes back would have the events between anew."""
+    replicas = n2.gateway.node.sessions.delivery.replicas
+    topics, tail = replicas._store, replicas._tail
+    position_of, values_of = topics.position, topics.values
+    async with RawClient(n1.url) as bob, RawClient(n2.url) as raw, RawClient(n1.url) as again:
+        ask = await publisher(bob)
+        await ask.publish("a/x", 1)
+
+        async def values(number: int) -> AsyncIterator[Sequence[TopicValue]]:
+            tail.pause(number)  # the stream is slower than the values
+            await ask.publish("a/x", 2)
+            async for page in values_of(number):
+                yield page
+            reading.set()
+
+        async def position(number: int) -> StreamPosition:
+            found = await position_of(number)
+            if reading.is_set():
+                asyncio.get_running_loop().call_soon(tail.resume, number)
+            return found
+
+        reading = asyncio.Event()
+        monkeypatch.setattr(topics, "values", values)
+        monkeypatch.setattr(topics, "position", position)
+        token, (complete,) = await subscribed(raw, "a/**")
+        assert [(each["value"], each["snapshot"]) for each in raw.seen if each["type"] == "update"] == [(2, True)]
+        await raw.cut()
+        tail.resume(A)
+        welcome = await resumed(again, token, complete["positions"])
+        event = await ask.publish("a/x", 3)
+        assert welcome["replayed"] is True
+        assert await updates(again, 1) == [("a/x", 3, False)]
+        assert event == f"{A}-1-3"
 
 
 async def test_snapshots_that_had_not_all_come_come_again(n1: TestNode, n2: TestNode) -> None:
