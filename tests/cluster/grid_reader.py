@@ -98,6 +98,14 @@ class StoredQueue:
     dead: Mapping[int, str]
     consumers: Mapping[str, int]
 
+    def place_of(self, message: int) -> str:
+        """Tell in words where a message is."""
+        holders = [holder for holder, held in self.held if held == message]
+        if holders:
+            return f"held by {', '.join(holders)}"
+        where = {"ready": self.ready, "delayed": self.delayed, "dead": self.dead}
+        return next((place for place, messages in where.items() if message in messages), "nowhere")
+
 
 def _selections(stored: Mapping[str, str]) -> tuple[str, ...]:
     """Put the entries of a stored list in the order of their ranks."""

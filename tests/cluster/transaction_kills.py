@@ -15,9 +15,9 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -63,18 +63,20 @@ class Account:
     Attributes:
         sent: how often each is in the output.
         published: how often each is in the history of the topic.
-        left: messages of the input that are not settled.
+        left: messages of the input that are not settled, by their values, and where they are.
         reserved: messages of the output that are held, by a transaction that is not over.
         refused: transactions that were refused or rolled back.
         lost: workers that were abandoned.
+        failed: what workers raised that they should not; what such a worker had is left to nobody.
     """
 
     sent: Counter[int]
     published: Counter[int]
-    left: int = 0
+    left: Mapping[int, str] = field(default_factory=dict)
     reserved: int = 0
     refused: int = 0
     lost: int = 0
+    failed: Sequence[str] = ()
 
     def complaints(self, count: int) -> list[str]:
         """Name whatever is not as promised."""
@@ -86,10 +88,10 @@ class Account:
             named = {"missing": missing, "there twice": twice, "of no input": strange}
             found += [f"{len(which)} {what} in {name}: {which[:10]}" for what, which in named.items() if which]
         if self.left:
-            found.append(f"{self.left} messages are left in the input")
+            found.append(f"{len(self.left)} messages are left in the input: {dict(list(self.left.items())[:10])}")
         if self.reserved:
             found.append(f"{self.reserved} messages of the output are held by transactions")
-        return found
+        return [*found, *(f"a worker failed: {each}" for each in self.failed)]
 
 
 class Worker:
@@ -103,12 +105,14 @@ class Worker:
         self._working: set[asyncio.Task[None]] = set()
         self.refused = 0
         self.lost = 0
+        self.failed: list[str] = []
 
     async def start(self) -> None:
         """Open a session and consume."""
         self._session = await connect(self._url, "worker", window=scaled(WINDOW), connect_timeout=None)
         consumer = await self._session.consume(INPUT, credit=CREDIT, ack="each")
         self._reading = asyncio.create_task(self._read(self._session, consumer))
+        self._reading.add_done_callback(self._look_at_end)
 
     async def lose(self) -> None:
         """Abandon the session in the middle of its work; nobody says good-bye."""
@@ -133,6 +137,7 @@ class Worker:
             task = asyncio.create_task(self._pass_on(session, messages))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
+            task.add_done_callback(self._look_at_end)
             task.add_done_callback(lambda _: room.release())
 
     async def _pass_on(self, session: Session, messages: list[Message]) -> None:
@@ -157,6 +162,11 @@ class Worker:
                 return
             return
 
+    def _look_at_end(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, SessionEnded):
+            self.failed.append(repr(error))
+
 
 async def judged(stack_url: str, grid_url: str, count: int, workers: list[Worker]) -> Account:
     """Wait until all is passed on, and look at what came out: queues as they are stored, the topic as it is read."""
@@ -174,10 +184,11 @@ async def judged(stack_url: str, grid_url: str, count: int, workers: list[Worker
     return Account(
         Counter(int(each) for each in output.messages.values()),
         Counter(each.value for each in updates),
-        left=len(left.messages),
+        left={int(value): left.place_of(message) for message, value in left.messages.items()},
         reserved=len(output.held),
         refused=sum(each.refused for each in workers),
         lost=sum(each.lost for each in workers),
+        failed=[error for each in workers for error in each.failed],
     )
 
 

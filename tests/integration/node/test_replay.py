@@ -260,8 +260,7 @@ async def test_a_position_that_nobody_has_come_to_is_not_waited_for_without_end(
 async def test_what_was_shown_as_a_value_does_not_come_again_as_an_update(
     n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """P2: values that are read are newer than the place from which the stream is followed; who is told of that place
-    and comes back would have the events between anew."""
+    """P2: the values that are read are newer than the place from which the stream is followed, and that is noted."""
     replicas = n2.gateway.node.sessions.delivery.replicas
     topics, tail = replicas._store, replicas._tail
     position_of, values_of = topics.position, topics.values
