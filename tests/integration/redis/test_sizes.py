@@ -129,7 +129,7 @@ async def test_older_nodes_read_the_version_where_the_bytes_are(bench: Bench) ->
     """Their scripts take what the empty topic has for a number, add one, and write it without a fraction."""
     grid = await bench.grid()
     await publish(grid, range(1, 2), b"x" * 100_000)
-    await grid.topics.remove(TOPIC, keep=0.001)
+    await grid.topics.remove(TOPIC, keep=0.0)
     await publish(grid, range(2, 3), b"x" * 1_000, TopicPath("prices/OTHER"))
     await grid.topics.remove(TopicPath("prices/OTHER"), keep=1000.0)
     stored = (await bench.server.call("HGET", key_of(bench, "values"), "")).decode()

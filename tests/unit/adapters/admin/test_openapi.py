@@ -2,7 +2,6 @@ import re
 from typing import Any
 
 import pytest
-from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from gateway.adapters.admin import OPERATIONS
 from gateway.adapters.admin.openapi import document
@@ -21,6 +20,9 @@ def references(part: object) -> set[str]:
 
 
 def test_the_document_is_valid() -> None:
+    # It takes seconds to import, as it prepares grammars: not in every process that collects tests.
+    from openapi_spec_validator import OpenAPIV31SpecValidator  # noqa: PLC0415
+
     OpenAPIV31SpecValidator(DOCUMENT).validate()
 
 
