@@ -9,10 +9,14 @@ python -m scripts.checks lint
 
 Parts of one stage run at the same time, and each shows its output when it has ended; a part that is alone in its stage
 shows it as it comes. Every part is a process group of its own, which ends when this program does.
+
+A few tests that failed are run again when their stage is over, alone. Those that pass then, three times, are named
+below the table as unsteady and fail nothing (ADR 0147).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -43,11 +47,23 @@ LAST_OUTPUT: Final = 2.0
 LOOK: Final = 0.05
 """Seconds between looks whether a part has ended."""
 
+TESTS_FAILED: Final = 1
+"""Exit code of pytest when it has run all tests, and some failed."""
+
 NO_TESTS: Final = 5
 """Exit code of pytest when it found none."""
 
 SUMMARY: Final = re.compile(r"^.*\b\d+ (?:passed|failed|skipped|errors?|deselected)\b.* in [\d.]+s.*$", re.MULTILINE)
 """pytest's last line."""
+
+LOOKED_AT_AGAIN: Final = 4
+"""Failed tests of a part that are run again: more of them at once are no accident."""
+
+LOOKS: Final = 3
+"""Times in a row that a test which failed has to pass alone to count as unsteady."""
+
+FAILURES: Final = ROOT / ".local" / "checks"
+"""Where pytest notes for each part which tests failed."""
 
 SLOWEST: Final = ("--durations=10", "--durations-min=1")
 """Each part names its ten slowest tests, without those that nobody would call slow."""
@@ -61,11 +77,13 @@ class Part:
         name: for the table.
         command: the program and its arguments.
         selected: whether options have chosen among its tests, so that finding none is no failure.
+        cache: pytest's own folder for this part, where it notes which tests failed; None if they are not run again.
     """
 
     name: str
     command: tuple[str, ...]
     selected: bool = False
+    cache: Path | None = None
 
 
 class Run:
@@ -78,11 +96,13 @@ class Run:
     Attributes:
         part: what runs.
         stopped: whether it was interrupted.
+        unsteady: tests of it that failed, and passed alone.
     """
 
     def __init__(self, part: Part, *, live: bool) -> None:
         self.part = part
         self.stopped = False
+        self.unsteady: tuple[str, ...] = ()
         self._live = live
         self._begun = time.monotonic()
         self._ended: float | None = None
@@ -129,12 +149,22 @@ class Run:
             return "passed"
         if code == NO_TESTS and self.part.selected:
             return "no tests"
+        if self.unsteady:
+            return f"passed, {len(self.unsteady)} unsteady"
         return f"failed, exit code {code}"
 
     @property
     def failed(self) -> bool:
         """Whether the checks as a whole fail because of it."""
-        return self.result not in {"passed", "no tests"}
+        return self.result not in {"passed", "no tests"} and not self.unsteady
+
+    @property
+    def failed_tests(self) -> tuple[str, ...]:
+        """The tests that failed, if that is all that was wrong and pytest has noted them."""
+        noted = None if self.part.cache is None else self.part.cache / "v" / "cache" / "lastfailed"
+        if self.stopped or self._process.returncode != TESTS_FAILED or noted is None or not noted.exists():
+            return ()
+        return tuple(json.loads(noted.read_text()))
 
     def ended(self) -> bool:
         """Tell whether it has, and if so, show what has not been shown."""
@@ -194,6 +224,7 @@ def run_stages(stages: Sequence[Sequence[Part]]) -> int:
         The exit code: 0, 1 if a part failed, or 130 after Ctrl-C or SIGTERM.
     """
     runs: list[Run] = []
+    looks: list[Run] = []
     interrupted = False
     with _terminable():
         try:
@@ -205,11 +236,13 @@ def run_stages(stages: Sequence[Sequence[Part]]) -> int:
                     started.append(Run(part, live=len(stage) == 1))
                     runs.append(started[-1])
                 _wait(started)
+                for each in started:
+                    _look_again(each, looks)
         except KeyboardInterrupt:
             interrupted = True
-            _stop(runs)
+            _stop([*runs, *looks])
         finally:
-            for each in runs:
+            for each in [*runs, *looks]:
                 each.kill()
     click.echo(table(runs, [part.name for stage in stages for part in stage]))
     if interrupted:
@@ -232,12 +265,28 @@ def table(runs: Sequence[Run], names: Sequence[str]) -> str:
         lines.append(f"{each.part.name:<{width}}  {figures}  {each.result}")
     lines += [f"{name:<{width}}  {'not run':>42}" for name in names[len(runs) :]]
     lines += [f"{each.part.name}: {each.summary}" for each in runs if each.summary]
+    lines += [f"unsteady, to be mended: {name}" for each in runs for name in each.unsteady]
     return "\n".join(["", *lines])
 
 
 def _wait(runs: Sequence[Run]) -> None:
     while [each for each in runs if not each.ended()]:
         time.sleep(LOOK)
+
+
+def _look_again(run: Run, looks: list[Run]) -> None:
+    """Run the few tests of a part that failed again, with nothing beside them, until one fails or all are unsteady."""
+    names = run.failed_tests
+    if not 0 < len(names) <= LOOKED_AT_AGAIN:
+        return
+    for number in range(1, LOOKS + 1):
+        click.echo(f"── {run.part.name}: what failed again, alone, {number} of {LOOKS} ──")
+        look = Run(Part(run.part.name, (sys.executable, "-m", "pytest", "-q", *names)), live=True)
+        looks.append(look)
+        _wait([look])
+        if look.failed:
+            return
+    run.unsteady = names
 
 
 def _stop(runs: Sequence[Run]) -> None:
@@ -281,8 +330,10 @@ def pytest(name: str, options: Sequence[str], *arguments: str) -> Part:
         options: of the user, for all parts.
         arguments: which tests, and how.
     """
-    command = (sys.executable, "-m", "pytest", "-q", *SLOWEST, *arguments, *options)
-    return Part(name, command, selected=bool(options))
+    cache = FAILURES / name.replace(",", "").replace(" ", "-")
+    noting = ("-o", f"cache_dir={cache}", "--cache-clear")
+    command = (sys.executable, "-m", "pytest", "-q", *SLOWEST, *noting, *arguments, *options)
+    return Part(name, command, selected=bool(options), cache=cache)
 
 
 def marked(mark: str) -> list[str]:

@@ -77,6 +77,60 @@ def test_the_table_counts_tests_and_repeats_what_pytest_said_last(capfd: pytest.
     assert shown.splitlines()[-1] == f"tests: {last}"
 
 
+FALTERING = """
+    from pathlib import Path
+
+    def test_that_fails():
+        runs = Path(__file__).with_name("runs")
+        runs.write_text(f"{runs.read_text() if runs.exists() else ''}.")
+        assert runs.read_text().count(".") not in FAILING
+
+    def test_that_passes():
+        Path(__file__).with_name("passed").open("a").write(".")
+"""
+
+
+@pytest.mark.parametrize(
+    ("failing", "runs"),
+    [([1], 4), ([1, 4], 4), pytest.param([1, 2], 2, marks=pytest.mark.thorough)],
+)
+def test_what_fails_and_passes_alone_is_named_and_fails_nothing(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    failing: list[int],
+    runs: int,
+) -> None:
+    tests = tmp_path / "test_faltering.py"
+    tests.write_text(f"FAILING = {failing}\n{textwrap.dedent(FALTERING)}")
+    monkeypatch.setattr(checks, "ROOT", tmp_path)
+    monkeypatch.setattr(checks, "FAILURES", tmp_path / "failures")
+    code = run_stages([[checks.pytest("the tests", (), "test_faltering.py")]])
+    shown = capfd.readouterr().out
+
+    result = "passed, 1 unsteady" if failing == [1] else "failed, exit code 1"
+    assert next(line for line in shown.splitlines() if line.startswith("the tests ")).endswith(result)
+    assert code == (0 if failing == [1] else 1)
+    assert len((tmp_path / "runs").read_text()) == runs
+    assert (tmp_path / "passed").read_text() == ".", "only what failed is run again"
+    assert ("unsteady, to be mended: test_faltering.py::test_that_fails" in shown) == (code == 0)
+
+
+@pytest.mark.parametrize(
+    "program", ["def test_a(): assert 0\ndef test_b(): assert 0\n", "import nothing_of_that_name\n"]
+)
+def test_many_failures_and_other_mistakes_are_not_looked_at_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    (tmp_path / "test_wrong.py").write_text(program)
+    monkeypatch.setattr(checks, "ROOT", tmp_path)
+    monkeypatch.setattr(checks, "FAILURES", tmp_path / "failures")
+    monkeypatch.setattr(checks, "LOOKED_AT_AGAIN", 1)
+
+    assert run_stages([[checks.pytest("the tests", (), "test_wrong.py")]]) == 1
+    assert "again" not in capfd.readouterr().out
+
+
 @pytest.mark.parametrize(("selected", "code"), [(True, 0), (False, 1)])
 def test_finding_no_test_is_a_failure_unless_the_user_selected(selected: bool, code: int) -> None:
     part = python("tests", "raise SystemExit(5)", selected=selected)
