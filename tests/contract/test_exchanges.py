@@ -519,6 +519,24 @@ async def test_a_grid_that_was_emptied_knows_no_question(fragile: Harness) -> No
 
 
 @pytest.mark.promise("P10")
+async def test_a_grid_that_has_gone_back_gives_no_tag_again(fragile: Harness) -> None:
+    grid = await fragile.grid()
+    asker, worker = User(grid), User(grid)
+    await worker.handle(QUOTES)
+    snapshot = await fragile.snapshot()
+    await asker.ask()
+    await asker.ask()
+    known = {each.tag for each in await worker.held()}
+    await fragile.restart(grid, snapshot=snapshot)
+    await fragile.up(grid)
+
+    await User(grid).ask()
+
+    (held,) = await worker.held()
+    assert held.tag > max(known)
+
+
+@pytest.mark.promise("P10")
 async def test_a_grid_that_was_restarted_knows_its_questions(fragile: Harness) -> None:
     """Who asks again what it has is told."""
     grid = await fragile.grid()

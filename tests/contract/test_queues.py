@@ -547,6 +547,28 @@ async def test_other_nodes_hear_what_is_assigned(harness: Harness) -> None:
 
 
 @pytest.mark.promise("P10")
+async def test_a_grid_that_has_gone_back_gives_no_tag_again(fragile: Harness) -> None:
+    """A node and its client tell messages by tags: another message with one that they know is not passed on."""
+    grid = await fragile.grid()
+    user = User(grid)
+    await user.attach()
+    (kept,) = await user.send("kept")
+    snapshot = await fragile.snapshot()
+    await user.send("lost", "lost")
+    known = {each.tag for each in (await user.attach()).held}
+    await fragile.restart(grid, snapshot=snapshot)
+    await fragile.up(grid)
+
+    other = User(grid)
+    sent = await other.send("other", "other")
+    held = {each.message: each.tag for each in (await user.attach()).held}
+
+    assert held.keys() == {kept, *sent}
+    assert held[kept] in known
+    assert min(held[each] for each in sent) > max(known)
+
+
+@pytest.mark.promise("P10")
 async def test_a_restarted_grid_has_consumers_attach_again(fragile: Harness) -> None:
     """The deliveries of before do not go on; who attaches again is told what it holds."""
     grid = await fragile.grid()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.topics.topics import TOPIC_PARTITIONS
+from gateway.core.topics.versions import least_version
 from gateway.core.types import Epoch, GridGeneration, RequestNumber, SessionId
 from gateway.ports import (
     KEPT_FOR,
@@ -146,6 +147,7 @@ class Exchanges:
         partition = self._partitions[number]
         if partition.end.grid_generation < generation:
             partition.end = StreamPosition(generation, 0)
+            partition.turn = max(partition.turn, least_version(generation))
             partition.entries.clear()
         for id_, each in list(partition.questions.items()):
             if each.due > now:

@@ -102,7 +102,7 @@ class Queues:
                 return AttachRefused.QUEUES
             queue = partition.queues[name] = StoredQueue(bounds)
         queue.bounds = bounds
-        before = queue.turn
+        before = queue.turn = max(queue.turn, least_version(generation))
         if consumer is None:
             queue.turn += 1
             consumer = queue.consumers[session] = QueueConsumer(ownership.epoch, credit, queue.turn, queue.turn)
@@ -459,6 +459,7 @@ class Queues:
         direct: SessionId | None,
     ) -> None:
         queue = partition.queues[name]
+        queue.turn = max(queue.turn, least_version(generation))
         told: dict[SessionId, list[Assignment]] = {}
         while queue.ready:
             takers = [

@@ -200,8 +200,8 @@ class Consumers:
             self._take_in(session, consumer, attached)
 
     def _take_in(self, session: Session, consumer: Consumer, attached: Attached) -> None:
-        held = {each.tag for each in attached.held}
-        consumer.forget([tag for tag in consumer.held if tag not in held])
+        held = {each.tag: each.message for each in attached.held}
+        consumer.forget([tag for tag, message in consumer.held.items() if held.get(tag) != message])
         consumer.assign(attached.held)
         self._wake(session, consumer)
 

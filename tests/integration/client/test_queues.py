@@ -46,7 +46,10 @@ PATIENCE = 20.0
 class Cluster:
     """Nodes over one grid, which know one queue, and a proxy in front of the first."""
 
-    def __init__(self, nodes: list[TestNode], proxy: CuttingProxy, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, memory: MemoryGridServer, nodes: list[TestNode], proxy: CuttingProxy, stack: AsyncExitStack
+    ) -> None:
+        self.memory = memory
         self.nodes = nodes
         self.proxy = proxy
         self._stack = stack
@@ -84,7 +87,7 @@ async def cluster(nothing_left_over: None) -> AsyncIterator[Cluster]:
             await stack.enter_async_context(running_node(name, memory=memory, **QUICK)) for name in ("n1", "n2", "n3")
         ]
         proxy = await stack.enter_async_context(CuttingProxy(nodes[0].gateway.port))
-        cluster = Cluster(nodes, proxy, stack)
+        cluster = Cluster(memory, nodes, proxy, stack)
         await cluster.declare()
         yield cluster
 
@@ -284,6 +287,31 @@ async def test_messages_survive_cuts_moves_and_senders_that_come_again(cluster: 
 
 
 @pytest.mark.promise("P7")
+@pytest.mark.promise("P10")
+@pytest.mark.parametrize("ack", ["each", "auto"])
+async def test_after_the_grid_has_gone_back_every_message_comes(cluster: Cluster, ack: str) -> None:
+    """What is sent then is another message, whatever the client has had of what is lost."""
+    sender, worker = await cluster.elsewhere(), await cluster.client()
+    consumer = await worker.consume(JOBS, ack=ack)
+    await cluster.until(consumers=1)
+    snapshot = cluster.memory.snapshot()
+    for number in range(3):
+        await sender.send(JOBS, number)
+    for each in await take(consumer, 3):
+        await each.accept()
+    cluster.memory.go_away()
+    cluster.memory.come_back(restarted=True, snapshot=snapshot)
+    for number in range(3, 6):
+        await sender.send(JOBS, number)
+
+    found = await take(consumer, 3)
+
+    assert [each.value for each in found] == [3, 4, 5]
+    for each in found:
+        await each.accept()
+    await cluster.until(held=0, ready=0)
+
+
 async def test_nothing_is_left_of_sessions_that_consumed(cluster: Cluster) -> None:
     worker = await cluster.client()
     await worker.consume(JOBS, ack="each")

@@ -55,7 +55,9 @@ local function open()
   if since > generation then
     return false
   end
-  turn, bytes, revision = tonumber(stored[2] or 0), tonumber(stored[3] or 0), stored[4] or ''
+  -- A grid that has lost writes gives no tag again that somebody may know.
+  turn = math.max(tonumber(stored[2] or 0), (generation - 1) * 4294967296)
+  bytes, revision = tonumber(stored[3] or 0), stored[4] or ''
   local last = redis.call('XREVRANGE', EXCHANGES, '+', '-', 'COUNT', 1)[1]
   if not last or tonumber(string.match(last[1], '^%d+')) < generation then
     tell('', '')

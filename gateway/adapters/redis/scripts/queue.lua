@@ -46,7 +46,9 @@ local function open(given)
   if tonumber(since) > generation then
     return false
   end
-  newest_id = math.max(tonumber(id), (generation - 1) * 4294967296)
+  -- A grid that has lost writes gives no id and no tag again that somebody may know.
+  local least = (generation - 1) * 4294967296
+  newest_id = math.max(tonumber(id), least)
   known = stored[2]
   local told = given or known or '1 1 0 0 0 0 0 0 0'
   bounds = {}
@@ -57,7 +59,7 @@ local function open(given)
     bounds.changed = given
   end
   local found = redis.call('HMGET', META, 'bytes', 'dead', 'turn', 'holder', 'source', 'owner', 'sent')
-  meta = {tonumber(found[1] or 0), tonumber(found[2] or 0), tonumber(found[3] or 0), found[4] or ''}
+  meta = {tonumber(found[1] or 0), tonumber(found[2] or 0), math.max(tonumber(found[3] or 0), least), found[4] or ''}
   meta.source, meta.owner, meta.sent = found[5], found[6], tonumber(found[7] or 0)
   has_timers = redis.call('ZCARD', TIMERS) > 0
   has_notes = redis.call('HLEN', NOTES) > 0
