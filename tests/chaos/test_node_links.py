@@ -37,7 +37,7 @@ async def _links(target: Target, node: str) -> dict[str, float]:
 @pytest.mark.cluster
 @pytest.mark.redis
 @pytest.mark.haproxy
-@pytest.mark.parametrize("fault", ["node-link-refused", "node-link-stalled"])
+@pytest.mark.parametrize("fault", [pytest.param("node-link-refused", marks=pytest.mark.thorough), "node-link-stalled"])
 async def test_two_nodes_are_parted_and_the_third_is_linked_to_both(tmp_path: Path, fault: str) -> None:
     async with running("single", tmp_path, parted=True) as target:
 

@@ -57,7 +57,14 @@ def _lose_the_way(world: World) -> None:
     world.proxy.refuse()
 
 
-@pytest.mark.parametrize("away", [_online_again, _online_again_with_old_data, _visible_again])
+@pytest.mark.parametrize(
+    "away",
+    [
+        _online_again,
+        pytest.param(_online_again_with_old_data, marks=pytest.mark.thorough),
+        pytest.param(_visible_again, marks=pytest.mark.thorough),
+    ],
+)
 async def test_a_page_that_comes_back_looks_at_its_connection(
     away: Callable[[World, Tab], Awaitable[None]], tmp_path: Path, figures: Figures
 ) -> None:

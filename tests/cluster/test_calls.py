@@ -59,6 +59,7 @@ async def test_each_key_is_executed_once_while_nodes_are_killed(tmp_path: Path, 
         figures(f"{CALLS} calls asked {asked} times over {len(KILLS)} kills, {repeated} told of an execution before")
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P5", "P15")
 async def test_each_message_is_sent_once_for_its_key_while_nodes_are_killed(tmp_path: Path, figures: Figures) -> None:
     destinations = tmp_path / "destinations.toml"

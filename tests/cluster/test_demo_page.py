@@ -110,6 +110,7 @@ async def test_the_commands_beside_the_values_are_those_of_the_processes(stack: 
         assert await page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.thorough
 async def test_the_page_would_notice_what_is_missing_and_what_comes_twice(watched: Watched) -> None:
     """Zeros that cannot be anything else would show nothing."""
     counts = await watched.page.evaluate(

@@ -172,6 +172,7 @@ async def reload(stack: Stack, node: str, *, event: str = "keys_reloaded") -> No
     await eventually(lambda: told() > before, f"{node} says {event}")
 
 
+@pytest.mark.thorough
 async def test_keys_change_under_traffic_and_nobody_is_refused(tmp_path: Path, figures: Figures) -> None:
     keys = Keyring(tmp_path)
     first = await keys.command("create")

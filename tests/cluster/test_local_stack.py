@@ -60,6 +60,7 @@ async def test_a_session_survives_its_node(stack: Stack) -> None:
         assert session.properties["team"] == "fx"
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P2")
 async def test_a_session_survives_random_cuts_of_its_socket(stack: Stack) -> None:
     async with faulty(stack.url) as (url, proxy), connect(url) as session:

@@ -158,6 +158,7 @@ async def test_a_link_that_is_cut_costs_nobody_anything_and_another_backup_is_fi
             await market.restart(live)
 
 
+@pytest.mark.thorough
 async def test_a_backup_that_is_suspended_holds_output_up_for_no_longer_than_the_patience(tmp_path: Path) -> None:
     """``sync``: output waits up to ``mirror_patience``, then goes on async with notice ``unmirrored``.
 

@@ -17,7 +17,13 @@ from tests.support.stack import cluster
 pytestmark = [pytest.mark.cluster, pytest.mark.redis]
 
 
-@pytest.mark.parametrize("secured", [False, True], ids=["as make up has them", "with certificates"])
+@pytest.mark.parametrize(
+    "secured",
+    [
+        pytest.param(False, id="as make up has them", marks=pytest.mark.thorough),
+        pytest.param(True, id="with certificates"),
+    ],
+)
 async def test_nodes_hear_of_each_other(tmp_path: Path, secured: bool) -> None:
     settings: dict[str, Any] = {}
     if secured:

@@ -108,6 +108,7 @@ async def test_a_drained_node_sends_its_readers_to_the_others(tmp_path: Path) ->
         await stopping
 
 
+@pytest.mark.thorough
 async def test_an_idle_stream_over_tls_outlives_what_requests_may_take_and_its_node(
     tmp_path: Path, authority: Authority
 ) -> None:

@@ -266,7 +266,13 @@ async def enter(member: Member, _number: int) -> None:
     await member.subscribe(PRICES)
 
 
-@pytest.mark.parametrize("cut_off", [False, True], ids=["and finds the grid", "and has to find the grid first"])
+@pytest.mark.parametrize(
+    "cut_off",
+    [
+        pytest.param(False, id="and finds the grid"),
+        pytest.param(True, id="and has to find the grid first", marks=pytest.mark.thorough),
+    ],
+)
 async def test_a_suspended_node_wakes_up_fenced(tmp_path: Path, figures: Figures, *, cut_off: bool) -> None:
     loop = asyncio.get_running_loop()
     pause = SHORTER if cut_off else PAUSE

@@ -31,6 +31,7 @@ async def total(stack: Stack, name: str) -> float:
     return sum([(await stack.metrics(node))[name] for node in stack.node_names if node not in DEAD])
 
 
+@pytest.mark.thorough
 async def test_two_of_five_die_at_once(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "lease": scaled(3.0),

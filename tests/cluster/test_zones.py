@@ -38,6 +38,7 @@ async def test_each_event_comes_once_to_all_clusters_of_a_ring_while_it_breaks(
     figures(_figures(trial, 1_500))
 
 
+@pytest.mark.thorough
 async def test_histories_elsewhere_lack_nothing_if_a_redis_is_restarted_while_its_links_are_cut(tmp_path: Path) -> None:
     """The links go on in the stream where they were, though the grid has another generation."""
     async with pair(tmp_path) as (a, b):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
@@ -19,6 +19,22 @@ IMPLEMENTATIONS = (
     # Behind Sentinels is one Redis, which answers as any other: what differs is tried by tests of the replaced master.
     pytest.param("sentinel", id="sentinel", marks=(pytest.mark.redis, pytest.mark.thorough)),
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave one real Redis for each test to ``make test``; the other is thorough (ADR 0135).
+
+    A Redis Cluster answers as a single Redis does and refuses more: steps that reach over partitions. One that is
+    restarted takes its time, so that such tests have a single one.
+    """
+    for item in items:
+        parameters: Mapping[str, object] = (
+            item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        )
+        second = "cluster" if "fragile" in getattr(item, "fixturenames", ()) else "redis"
+        if parameters.get("implementation") == second:
+            item.add_marker("thorough")
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)

@@ -125,6 +125,7 @@ async def test_a_rolling_deploy_meets_its_objectives(tmp_path: Path) -> None:
     assert figures["request_p99_ms"] is not None
 
 
+@pytest.mark.thorough
 async def test_a_node_that_hangs_is_noticed(tmp_path: Path) -> None:
     code, text, figures = await load(tmp_path, "steady", "--sabotage", "hang", "--seconds", "13")
     assert code == 1, text
