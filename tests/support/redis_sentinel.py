@@ -140,7 +140,7 @@ class RedisSentinels:
         self.master().kill()
 
     async def restart(self, *, emptied: bool = False, snapshot: Path | None = None) -> None:
-        """Restart a master that has no replicas, and wait until no Sentinel calls it down; see ``RedisServer.restart``."""
+        """Restart a master that has no replicas, until no Sentinel calls it down; see ``RedisServer.restart``."""
         assert len(self.redis) == 1, "the Sentinels would promote a replica"
         await self.redis[0].restart(emptied=emptied, snapshot=snapshot)
         await asyncio.to_thread(self.wait_until_whole)
