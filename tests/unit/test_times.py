@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,9 @@ SETTINGS: Final = frozenset({"grid_timeout", "lease", "lease_renew"})
 
 SETTINGS_OF_GRIDS: Final = frozenset({"timeout"})
 """The same where tests make a ``RedisGrid`` without a node."""
+
+GIVEN: Final = re.compile(rf"\b({'|'.join(sorted(SETTINGS | SETTINGS_OF_GRIDS))})\"?\s*[:=]\s*[0-9.]")
+"""What a file has in which one of them may be given as a number."""
 
 OVER_AT_ONCE: Final = 0.1
 """Seconds below which a lease is meant to have expired when the next step looks."""
@@ -139,7 +143,10 @@ bench.grid(timeout=0.5)
 def times_given(path: Path) -> Iterator[tuple[int, str, float]]:
     """Yield line, name and seconds of each time that is given to nodes or grids as a number."""
     names = SETTINGS | (SETTINGS_OF_GRIDS if path.parts[-3:-1] == ("integration", "redis") else frozenset())
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    if not GIVEN.search(text):
+        return  # reading all of them as programs takes seconds
+    for node in ast.walk(ast.parse(text)):
         given: list[tuple[object, ast.expr]] = []
         if isinstance(node, ast.Call):
             given = [(each.arg, each.value) for each in node.keywords]
