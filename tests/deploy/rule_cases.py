@@ -349,6 +349,10 @@ CASES: Final[dict[str, Case]] = {
         ),
         {"reason": "gap"},
     ),
+    "GatewayWillsRefused": Case(
+        fires={'gateway_wills_total{node="n1",outcome="refused"}': grows(1)},
+        quiet=({'gateway_wills_total{node="n1",outcome="published"}': grows(100)},),
+    ),
     "GatewayQueueFull": Case(
         fires={'gateway_queue_sends_total{node="n1",result="full"}': grows(1)},
         quiet=({'gateway_queue_sends_total{node="n1",result="sent"}': grows(100)},),
