@@ -290,6 +290,7 @@ class Node:
             revocations=self.revocations,
             enforcement=self.enforcement,
             grid_recovery=self._grid_recovery,
+            membership=self._membership,
             handshake_limiter=self._handshake_limiter,
             taker=self.taker,
             links=self.links,

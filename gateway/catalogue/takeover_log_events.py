@@ -22,6 +22,13 @@ TAKEOVER_CONTINUED = LogEvent(
     "The node that took over from a node with an expired lease did not finish. This node goes on at that stage.",
     ("expired", "stage"),
 )
+WINDOWS_PROLONGED = LogEvent(
+    "windows_prolonged",
+    Level.INFO,
+    "A node was lost that may have served clients while the grid was unreachable. The windows of its disconnected"
+    " sessions have begun anew, as they may have left later than the grid knows.",
+    ("expired", "sessions"),
+)
 CLEANUP_FINISHED = LogEvent(
     "cleanup_finished",
     Level.INFO,

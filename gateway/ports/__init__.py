@@ -201,6 +201,7 @@ from gateway.ports.queues import (
 )
 from gateway.ports.revocations import AllRevocations, RevocationChanges, RevocationNews, RevocationStore, Unblocked
 from gateway.ports.sessions import (
+    ALL_SAVED,
     Claimed,
     ClaimRefused,
     ClaimResult,
@@ -210,6 +211,7 @@ from gateway.ports.sessions import (
     Ownership,
     ReceiptsLeft,
     Restored,
+    SavedUntil,
     SelectionChanges,
     SessionChanges,
     SessionEnd,
@@ -272,6 +274,7 @@ from gateway.ports.zones import (
 )
 
 __all__ = [
+    "ALL_SAVED",
     "ASK_MOST",
     "CALL_KEY_SECONDS",
     "COUNTS_APART",
@@ -480,6 +483,7 @@ __all__ = [
     "RevocationChanges",
     "RevocationNews",
     "RevocationStore",
+    "SavedUntil",
     "SelectionChanges",
     "SendCommand",
     "SendResult",

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.codes import MirrorMode
-from gateway.ports.sessions import Ownership
+from gateway.ports.sessions import ALL_SAVED, Ownership, SavedUntil
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,14 @@ class LeaseTable:
         expired: nodes whose lease ended and whose sessions nobody has finished putting on the clock.
         watched: whether a node has said that somebody watches the system's topics there, and that is not over.
         master: of the cluster; None if nobody is.
+        saved: up to when each of them has told that the grid holds all that happened to its sessions.
     """
 
     alive: tuple[NodeRef, ...]
     expired: tuple[NodeRef, ...]
     watched: bool = False
     master: Master | None = field(default=None, compare=False)
+    saved: SavedUntil = field(default=ALL_SAVED, compare=False)
 
 
 _NO_GENERATION: Final = GridGeneration(0)
@@ -86,11 +88,14 @@ class ExpiredLease:
         length: seconds for which it was last extended; when that happened, the node lived.
         ago: seconds since it ended.
         progress: of whoever began the takeover.
+        unsaved: the grid was unreachable after the node had last told that all is saved: what happened to its sessions
+            in that outage, the grid does not know.
     """
 
     length: float
     ago: float
     progress: TakeoverProgress = NO_PROGRESS
+    unsaved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,15 +272,26 @@ again and again."""
 class NodeDirectory(Protocol):
     """Who is there: leases by the grid's clock, and who takes over from whom."""
 
-    async def join(self, node: NodeRef, *, lease: float) -> None:
+    async def join(self, node: NodeRef, *, lease: float, saved_ago: float | None = None) -> None:
         """Take a lease of *lease* seconds, also after it expired.
+
+        Args:
+            node: which.
+            lease: its length in seconds.
+            saved_ago: as of ``renew``.
 
         Raises:
             GridUnavailable: see the module.
         """
 
     async def renew(
-        self, node: NodeRef, *, lease: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+        self,
+        node: NodeRef,
+        *,
+        lease: float,
+        watch: float = 0.0,
+        wish: MasterWish = MasterWish.KEEP,
+        saved_ago: float | None = None,
     ) -> LeaseTable:
         """Extend the lease and look around.
 
@@ -286,6 +302,9 @@ class NodeDirectory(Protocol):
             lease: its length in seconds.
             watch: seconds for which everybody who renews shall see ``watched``, from now on; 0 leaves it as it is.
             wish: what the node wants of the role of the master.
+            saved_ago: seconds since the moment up to which all that happened to the node's sessions is in the grid. It
+                counts from now, however late the grid gets to it. None leaves what was told before: a node that never
+                tells is believed to have saved everything.
 
         Raises:
             LeaseLost: the lease expired and a survivor may have taken over; ``join`` again, then verify every session.
@@ -362,7 +381,7 @@ class NodeDirectory(Protocol):
         """Give a lease to nodes that have none, held or expired: the grid may have lost it but kept their sessions.
 
         Whoever of them lives renews it, or takes one of its own. The lease of one that is dead expires, and its
-        sessions are taken over as anybody's.
+        sessions are taken over as anybody's; nobody knows what it has saved.
 
         Args:
             nodes: which.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from math import inf
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
@@ -254,6 +255,35 @@ class SessionPage(NamedTuple):
     last: SessionId | None
 
 
+class SavedUntil(NamedTuple):
+    """Up to when nodes have seen to it that the grid holds all that happened to their sessions, by the grid's clock.
+
+    An end of a window that comes later may be out of date: its client may have come back before it, and have left again,
+    while the node could not say so.
+
+    Attributes:
+        nodes: when, of each node that has a lease, held or expired, and tells.
+        outage_over: when the grid was last reachable again, as far as it knows; minus infinity if it was all the time.
+    """
+
+    nodes: Mapping[NodeRef, float]
+    outage_over: float = -inf
+
+    def spares(self, owner: NodeRef, deadline: float, *, horizon: float) -> bool:
+        """Tell whether the end of a window is not to be believed yet.
+
+        Args:
+            owner: of the session.
+            deadline: the end of its window.
+            horizon: nothing is spared of which everything came before.
+        """
+        return self.nodes.get(owner, inf) < deadline and max(deadline, self.outage_over) > horizon
+
+
+ALL_SAVED: Final = SavedUntil({})
+"""No end of a window is in doubt."""
+
+
 class LeftSizes(NamedTuple):
     """What some disconnected sessions of one session partition take in the grid.
 
@@ -423,7 +453,15 @@ class SessionStore(Protocol):
             GridUnavailable: some records may have been written; asking again does no harm.
         """
 
-    async def expire(self, partition: int, *, limit: int, execute: WillExecutor | None = None) -> list[Ended]:
+    async def expire(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        execute: WillExecutor | None = None,
+        saved: SavedUntil = ALL_SAVED,
+        patience: float = 0.0,
+    ) -> list[Ended]:
         """End sessions of one session partition whose window is over, re-checked in the atomic step.
 
         Any number of nodes may call this at the same time: each ended session is in exactly one answer.
@@ -432,6 +470,9 @@ class SessionStore(Protocol):
             partition: which of the session partitions.
             limit: most sessions to end in this call.
             execute: as of ``end``; also for sessions that another node has marked as ended and not finished.
+            saved: sessions are spared whose window may have begun anew since then (``SavedUntil.spares``). What was
+                true some time ago does no harm: it spares more.
+            patience: seconds for which they are, from the end of the window or of the last outage, whichever is later.
 
         Raises:
             GridUnavailable: see the module.
@@ -490,6 +531,28 @@ class SessionStore(Protocol):
 
         Args:
             partition: which of the session partitions.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def prolong(
+        self, expired: NodeRef, partition: int, *, after: SessionId | None, limit: int
+    ) -> tuple[int, SessionId | None]:
+        """Begin the windows of disconnected sessions of an expired node anew: they may have left later than is known.
+
+        Only sessions that *expired* still owns are touched, as by ``orphan``, and no window becomes shorter. A session
+        that is disconnected from the first page to the last is met once.
+
+        Args:
+            expired: the node that is gone, which the caller takes over.
+            partition: which of the session partitions.
+            after: where the page before has ended; None for the first page.
+            limit: most sessions to look at, at least 1.
+
+        Returns:
+            How many windows have become longer, and the last id that was looked at; None for that if there is nothing
+            after this page. Asked again because an answer was lost, it may make them longer by what has passed since.
 
         Raises:
             GridUnavailable: see the module.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from gateway.core.types import NodeRef
 from gateway.ports import (
@@ -30,6 +31,7 @@ from gateway.ports import (
     MasterWish,
     NodeEntry,
     NodeReport,
+    SavedUntil,
     Takeover,
     TakeoverProgress,
 )
@@ -47,6 +49,7 @@ class _Lease:
         report: what the node tells of itself.
         term: grows with each lease that is taken.
         progress: of who takes over.
+        saved: up to when the node has told that all that happened to its sessions is in the grid; None if it tells not.
     """
 
     length: float
@@ -56,6 +59,7 @@ class _Lease:
     taken_until: float = 0.0
     report: NodeReport | None = None
     progress: TakeoverProgress = NO_PROGRESS
+    saved: float | None = None
 
 
 @dataclass(slots=True)
@@ -89,9 +93,14 @@ class _BackedUp:
 
 
 class Leases:
-    """All leases of the grid. Every method is one atomic step; *now* is the grid's clock in seconds."""
+    """All leases of the grid. Every method is one atomic step; *now* is the grid's clock in seconds.
+
+    Attributes:
+        outage_over: when the grid was last reachable again, as far as it knows.
+    """
 
     def __init__(self) -> None:
+        self.outage_over = -inf
         self._leases: dict[NodeRef, _Lease] = {}
         self._lost: dict[NodeRef, _Lease] = {}
         self._cleanings: dict[NodeRef, _Cleaning] = {}
@@ -105,21 +114,31 @@ class Leases:
         """Tell whether a node has a lease, or one that has ended and that nobody has taken over yet."""
         return node in self._leases
 
-    def join(self, node: NodeRef, length: float, now: float) -> None:
-        """See ``NodeDirectory.join``; a takeover under way loses its ground."""
+    def join(self, node: NodeRef, length: float, now: float, saved: float | None = None) -> None:
+        """See ``NodeDirectory.join``; a takeover under way loses its ground. *saved* is by the grid's clock."""
         known = self._leases.get(node)
         self._lost.pop(node, None)
         self._cleanings.pop(node, None)
         report = None if known is None else known.report
-        self._leases[node] = _Lease(length, now + length, self._next_term(), report=report)
+        before = None if known is None else known.saved
+        self._leases[node] = _Lease(
+            length, now + length, self._next_term(), report=report, saved=_later(before, saved)
+        )
 
     def renew(
-        self, node: NodeRef, length: float, now: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+        self,
+        node: NodeRef,
+        length: float,
+        now: float,
+        watch: float = 0.0,
+        wish: MasterWish = MasterWish.KEEP,
+        saved: float | None = None,
     ) -> LeaseTable:
-        """See ``NodeDirectory.renew``."""
+        """See ``NodeDirectory.renew``; *saved* is by the grid's clock."""
         lease = self._leases.get(node)
         if lease is None or lease.until <= now:
             raise LeaseLost(f"the lease of {node} has expired or is unknown")
+        lease.saved = _later(lease.saved, saved)
         lease.length = length
         lease.until = now + length
         if watch:
@@ -127,7 +146,15 @@ class Leases:
         alive = sorted(each for each, held in self._leases.items() if held.until > now)
         expired = sorted(each for each, held in self._leases.items() if held.until <= now)
         master = self._choose_master(node, now, wish)
-        return LeaseTable(tuple(alive), tuple(expired), watched=self._watched_until > now, master=master)
+        return LeaseTable(
+            tuple(alive),
+            tuple(expired),
+            watched=self._watched_until > now,
+            master=master,
+            saved=SavedUntil(
+                {each: held.saved for each, held in self._leases.items() if held.saved is not None}, self.outage_over
+            ),
+        )
 
     def _choose_master(self, node: NodeRef, now: float, wish: MasterWish) -> Master | None:
         master = self._master
@@ -155,7 +182,8 @@ class Leases:
             return None
         lease.taker = by
         lease.taken_until = now + within
-        return ExpiredLease(lease.length, now - lease.until, lease.progress)
+        unsaved = lease.saved is not None and lease.saved < self.outage_over
+        return ExpiredLease(lease.length, now - lease.until, lease.progress, unsaved=unsaved)
 
     def _is_right(self, taker: NodeRef | None, until: float, now: float) -> bool:
         """Tell whether somebody's right to a takeover holds still."""
@@ -229,7 +257,7 @@ class Leases:
     def grant(self, nodes: Sequence[NodeRef], length: float, now: float) -> list[NodeRef]:
         """See ``NodeDirectory.grant``."""
         granted = [each for each in nodes if each not in self._leases]
-        self._leases |= {each: _Lease(length, now + length, self._next_term()) for each in granted}
+        self._leases |= {each: _Lease(length, now + length, self._next_term(), saved=-inf) for each in granted}
         return granted
 
     def report(self, node: NodeRef, report: NodeReport) -> None:
@@ -283,6 +311,7 @@ class Leases:
 
         A node that is being taken over stays expired, because some of its sessions are on the clock already.
         """
+        self.outage_over = now
         for lease in self._leases.values():
             if lease.until > since and lease.taker is None:
                 lease.until = now + lease.length
@@ -296,3 +325,8 @@ class Leases:
         """Name everything that is kept, but for what outlives nodes, which is forgotten by themselves."""
         cleanings = {f"transient things of {node}" for node in self._cleanings}
         return {f"lease of {node}" for node in self._leases} | cleanings
+
+
+def _later(before: float | None, saved: float | None) -> float | None:
+    """Take in a node's word of what it has saved, which never goes back."""
+    return before if saved is None else saved if before is None else max(before, saved)

@@ -246,6 +246,10 @@ class MemoryGridServer:
             self._clients.remove(client)
         self.drop(client)
 
+    def now(self) -> float:
+        """Read the grid's clock."""
+        return self._now()
+
     @property
     def generation(self) -> GridGeneration:
         """The generation in force."""

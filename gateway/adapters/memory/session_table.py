@@ -10,7 +10,7 @@ create ──▶ connected ──disconnect, orphan──▶ window runs ──e
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -313,10 +313,12 @@ class SessionTable:
             wills=record.properties[WILLS_PROPERTY],
         )
 
-    def mark_due(self, number: int, limit: int, now: float) -> list[LastWills]:
+    def mark_due(
+        self, number: int, limit: int, now: float, *, spares: Callable[[NodeRef, float], bool]
+    ) -> list[LastWills]:
         """Mark sessions whose window is over, likewise."""
         marked = []
-        for session in self._due(number, limit, now):
+        for session in self._due(number, limit, now, spares):
             record = self._partitions[number].sessions[session].record
             ownership = Ownership(session, record.owner, record.epoch)
             marked.append(self.mark(SessionEnd(ownership, ErrorCode.SESSION_EXPIRED), now))
@@ -345,7 +347,15 @@ class SessionTable:
         partition.put(_fresh(record, now))
         return Restored.WRITTEN
 
-    def expire(self, number: int, limit: int, now: float, executed: Collection[SessionId] | None) -> list[Ended]:
+    def expire(
+        self,
+        number: int,
+        limit: int,
+        now: float,
+        executed: Collection[SessionId] | None,
+        *,
+        spares: Callable[[NodeRef, float], bool],
+    ) -> list[Ended]:
         """See ``SessionStore.expire``; the receipts are deleted by the caller in the same step.
 
         Args:
@@ -353,10 +363,11 @@ class SessionTable:
             limit: most sessions to end.
             now: the grid's clock.
             executed: of those with wills, only these; None for all of them, as wills are not executed.
+            spares: tells by owner and deadline of which session the window may not be over.
         """
         partition = self._partitions[number]
         partition.sweep(now)
-        due = [*(executed or ()), *self._due(number, limit, now)]
+        due = [*(executed or ()), *self._due(number, limit, now, spares)]
         ended: list[Ended] = []
         for session in dict.fromkeys(due):
             stored = partition.sessions.get(session)
@@ -368,9 +379,17 @@ class SessionTable:
             partition.bury(session, reason, now)
         return ended
 
-    def _due(self, number: int, limit: int, now: float) -> list[SessionId]:
-        deadlines = self._partitions[number].deadlines.items()
-        return [session for _, session in sorted((at, session) for session, at in deadlines if at <= now)[:limit]]
+    def _due(
+        self, number: int, limit: int, now: float, spares: Callable[[NodeRef, float], bool]
+    ) -> list[SessionId]:
+        partition = self._partitions[number]
+        due = sorted((at, session) for session, at in partition.deadlines.items() if at <= now)
+        found = [
+            session
+            for at, session in due
+            if partition.sessions[session].ending is not None or not spares(partition.sessions[session].record.owner, at)
+        ]
+        return found[:limit]
 
     def find(self, session: SessionId) -> SessionRecord | None:
         """See ``SessionStore.find``."""
@@ -420,6 +439,23 @@ class SessionTable:
         if stored.deadline is None:
             self._start_window(stored, now)
         return stored.record.epoch
+
+    def prolong(
+        self, expired: NodeRef, number: int, after: SessionId | None, limit: int, now: float
+    ) -> tuple[int, SessionId | None]:
+        """See ``SessionStore.prolong``."""
+        partition = self._partitions[number]
+        ids = sorted(each for each in partition.sessions if after is None or each > after)[:limit]
+        longer = 0
+        for session in ids:
+            stored = partition.sessions[session]
+            deadline = now + stored.record.window
+            if stored.record.owner != expired or stored.deadline is None or stored.ending is not None:
+                continue
+            if deadline > stored.deadline:
+                partition.put(replace(stored, deadline=deadline))
+                longer += 1
+        return longer, ids[-1] if len(ids) == limit else None
 
     def has_ended(self, session: SessionId, now: float) -> bool:
         """Tell whether a session is remembered as ended."""

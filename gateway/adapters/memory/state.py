@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -165,9 +165,12 @@ class GridData:
             The generation in force: the stored one if this run had been adopted before, else a higher one than anybody
             here knows.
         """
+        if known > NEVER_ADOPTED:
+            self.leases.outage_over = now
         same_number = self._generation == known and known_seal not in {NO_SEAL, self._seal}
         if self._run_id != run_id or self._generation < known or same_number:
             self._run_id = run_id
+            self.leases.outage_over = now
             if max(self._generation, known) > NEVER_ADOPTED:
                 self.lost_at = now
             # Who has not seen the stored one cannot know which followed it before the grid went back to it.
@@ -484,11 +487,17 @@ class GridData:
         return ended
 
     def expire(
-        self, partition: int, limit: int, now: float, executed: Sequence[LastWills] | None = None
+        self,
+        partition: int,
+        limit: int,
+        now: float,
+        executed: Sequence[LastWills] | None = None,
+        *,
+        spares: Callable[[NodeRef, float], bool],
     ) -> list[Ended]:
         """End sessions whose window is over; their receipts and consumers go with them."""
         done = None if executed is None else [each.session for each in executed]
-        ended = self.sessions.expire(partition, limit, now, done)
+        ended = self.sessions.expire(partition, limit, now, done, spares=spares)
         for each in ended:
             self._forget(each.session, now)
         return ended
@@ -498,6 +507,14 @@ class GridData:
         if self.leases.holds(expired, now):
             return [None] * len(sessions)
         return [self.sessions.orphan(expired, each, now) for each in sessions]
+
+    def prolong(
+        self, expired: NodeRef, partition: int, after: SessionId | None, limit: int, now: float
+    ) -> tuple[int, SessionId | None]:
+        """Begin windows of an expired node's sessions anew; none if it has come back, as above."""
+        if self.leases.holds(expired, now):
+            return 0, None
+        return self.sessions.prolong(expired, partition, after, limit, now)
 
     def inventory(self, now: float) -> set[str]:
         """Name everything that is kept."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 from gateway.adapters.memory.grid_connection import GridConnection
@@ -15,6 +16,7 @@ from gateway.core.policy.revocations import Revocation
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
+    ALL_SAVED,
     AllDestinations,
     AllRevocations,
     Appended,
@@ -46,6 +48,7 @@ from gateway.ports import (
     Restored,
     RevocationChanges,
     RevocationNews,
+    SavedUntil,
     SessionChanges,
     SessionEnd,
     SessionPage,
@@ -148,13 +151,24 @@ class MemorySessionStore:
             lambda grid, now: [grid.sessions.restore(each, now, recreate=recreate) for each in records]
         )
 
-    async def expire(self, partition: int, *, limit: int, execute: WillExecutor | None = None) -> list[Ended]:
+    async def expire(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        execute: WillExecutor | None = None,
+        saved: SavedUntil = ALL_SAVED,
+        patience: float = 0.0,
+    ) -> list[Ended]:
         """See the port."""
+        spares = partial(saved.spares, horizon=self._connection.server.now() - patience)
         if execute is None:
-            return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now))
-        left = await self._connection.run(lambda grid, now: grid.sessions.mark_due(partition, limit, now))
+            return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now, spares=spares))
+        left = await self._connection.run(
+            lambda grid, now: grid.sessions.mark_due(partition, limit, now, spares=spares)
+        )
         await self._executed(left, execute)
-        return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now, left))
+        return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now, left, spares=spares))
 
     async def find(self, session: SessionId) -> SessionRecord | None:
         """See the port."""
@@ -176,6 +190,12 @@ class MemorySessionStore:
         """See the port."""
         return await self._connection.run(lambda grid, _now: grid.sessions.owners(partition))
 
+    async def prolong(
+        self, expired: NodeRef, partition: int, *, after: SessionId | None, limit: int
+    ) -> tuple[int, SessionId | None]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.prolong(expired, partition, after, limit, now))
+
     async def orphan(self, expired: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.orphan(expired, sessions, now))
@@ -187,15 +207,26 @@ class MemoryNodeDirectory:
     def __init__(self, connection: GridConnection) -> None:
         self._connection = connection
 
-    async def join(self, node: NodeRef, *, lease: float) -> None:
+    async def join(self, node: NodeRef, *, lease: float, saved_ago: float | None = None) -> None:
         """See the port."""
-        await self._connection.run(lambda grid, now: grid.leases.join(node, lease, now))
+        saved = self._saved_until(saved_ago)
+        await self._connection.run(lambda grid, now: grid.leases.join(node, lease, now, saved))
 
     async def renew(
-        self, node: NodeRef, *, lease: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+        self,
+        node: NodeRef,
+        *,
+        lease: float,
+        watch: float = 0.0,
+        wish: MasterWish = MasterWish.KEEP,
+        saved_ago: float | None = None,
     ) -> LeaseTable:
         """See the port."""
-        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now, watch, wish))
+        saved = self._saved_until(saved_ago)
+        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now, watch, wish, saved))
+
+    def _saved_until(self, ago: float | None) -> float | None:
+        return None if ago is None else self._connection.server.now() - ago
 
     async def leave(self, node: NodeRef) -> None:
         """See the port."""

@@ -43,6 +43,8 @@ class GridClock:
 
     def __init__(self, local: Callable[[], float]) -> None:
         self._local = local
+        self._answered = 0.0
+        """When the answer of the last reading was there, by the local clock, in milliseconds."""
         self._known: tuple[float, float] | None = None
         """A local time, and that of the grid at that moment, both in milliseconds."""
         self._born = 0.0
@@ -61,6 +63,10 @@ class GridClock:
             return None
         then, grid = self._known
         return grid + (self.local() if local is None else local) - then
+
+    def earliest(self) -> float | None:
+        """Tell what the time of the grid is now at least, in milliseconds, if its clock is right."""
+        return None if self._known is None else self._known[1] + self.local() - self._answered
 
     def age(self, local: float | None = None) -> int:
         """For how many milliseconds it has followed the clock at a local time, or when it read it last."""
@@ -122,6 +128,7 @@ class GridClock:
         if self._known is None or anew or shift != self.shift:
             self.since = clock
         self._known = (local, clock - shift)
+        self._answered = answered
         self.shift = shift
         self.last = clock
 

@@ -130,7 +130,8 @@ key                              type    content
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, when writes were ``lost``
                                          for the last time, ``shift`` of the clock of Redis against the time of the
-                                         grid (both ms; ``clock.py``), ``term`` of the newest lease,
+                                         grid (both ms; ``clock.py``), when an ``outage_over`` was told by who had been
+                                         cut off or has found that nobody renewed, ``term`` of the newest lease,
                                          ``master_term`` of the newest master,
                                          ``revision`` of the revocations, ``destination_revision``, ``zone_revision``,
                                          ``interest_revision``, ``carrier_term`` of the newest carrier of a link, and
@@ -144,6 +145,8 @@ key                              type    content
                                          transient is left alone (``takeovers.lua``). Deleted when that is cleaned up,
                                          or the node joins again.
 ``P:{nodes}:renewed``            string  when any node last took or renewed a lease; tells an outage. Stays.
+``P:{nodes}:saved``              hash    node incarnation → up to when (ms) all that happened to its sessions is in the
+                                         grid. Written when it joins and renews; as the lease.
 ``P:{nodes}:master``             string  ``<node incarnation> <term>`` of the master. Written by its own renewal when
                                          there is none; deleted by whoever finds its lease over, and when it yields.
 ``P:{nodes}:clocks``             hash    node incarnation → ``<what the clock of Redis said when it last fitted> <shift
@@ -307,6 +310,7 @@ class Keys:
         self.backups = f"{prefix}:{{nodes}}:backups"
         self.master = f"{prefix}:{{nodes}}:master"
         self.renewed = f"{prefix}:{{nodes}}:renewed"
+        self.saved = f"{prefix}:{{nodes}}:saved"
         self._inbox = f"{prefix}:{{nodes}}:inbox:"
         nodes = f"{prefix}:{{nodes}}:"
         self.revocations, self.revoked, self.revisions = f"{nodes}revocations", f"{nodes}revoked", f"{nodes}revisions"

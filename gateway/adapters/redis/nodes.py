@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
@@ -35,6 +36,7 @@ from gateway.ports import (
     NodeEntry,
     NodeReport,
     Ownership,
+    SavedUntil,
     Takeover,
     TakeoverProgress,
     ZoneLinkReport,
@@ -109,14 +111,15 @@ class RedisNodes:
         self._tail = tail
         self._foreign = foreign
 
-    async def join(self, node: NodeRef, *, lease: float) -> None:
+    async def join(self, node: NodeRef, *, lease: float, saved_ago: float | None = None) -> None:
         """See ``NodeDirectory.join``."""
         keys = self._keys
         asked = self._write_gate.now()
         term = await self._batcher.call(
             scripts.NODE_JOIN(
-                *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed, keys.lost),
+                *(keys.grid, keys.leases, keys.members, keys.takeovers, keys.renewed, keys.lost, keys.saved),
                 *(self._clock.argument(), str(node), _milliseconds(lease), self._grid.seal),
+                self._saved_until(saved_ago),
             )
         )
         if term == b"stale":
@@ -125,16 +128,22 @@ class RedisNodes:
             self._write_gate.hold(until=asked + lease, term=term)
 
     async def renew(
-        self, node: NodeRef, *, lease: float, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP
+        self,
+        node: NodeRef,
+        *,
+        lease: float,
+        watch: float = 0.0,
+        wish: MasterWish = MasterWish.KEEP,
+        saved_ago: float | None = None,
     ) -> LeaseTable:
         """See ``NodeDirectory.renew``."""
         keys, clock = self._keys, self._clock
         asked, asked_locally = self._write_gate.now(), clock.local()
         reply = await self._batcher.call(
             scripts.NODE_RENEW(
-                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers, keys.master),
+                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers, keys.master, keys.saved),
                 *(clock.argument(), str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
-                *(clock.last, clock.shift, clock.since, clock.age(), wish.value),
+                *(clock.last, clock.shift, clock.since, clock.age(), wish.value, self._saved_until(saved_ago)),
             )
         )
         seal, said, shift, *looked = reply
@@ -150,10 +159,13 @@ class RedisNodes:
             await self._see_to_clock(said, shift, asked_locally, answered_locally)
         if not looked:
             raise LeaseLost(f"the lease of {node} has expired")
-        alive, expired, _, watched, master, term = looked
+        alive, expired, _, watched, master, term, saved, outage_over = looked
         # It is among those who hold a lease, so it is not looked at whether its name is one.
         found = Master(NodeRef.parse(master.decode()), term) if master else None
-        return LeaseTable(self._nodes(alive), self._nodes(expired), watched=bool(watched), master=found)
+        with_lease = (self._nodes(alive), self._nodes(expired))
+        return LeaseTable(
+            *with_lease, watched=bool(watched), master=found, saved=_saved({*alive, *expired}, saved, outage_over)
+        )
 
     async def leave(self, node: NodeRef) -> None:
         """See ``NodeDirectory.leave``."""
@@ -163,7 +175,7 @@ class RedisNodes:
         await self._batcher.call(
             scripts.NODE_LEAVE(
                 *(keys.leases, keys.members, keys.takeovers, keys.inbox(node), keys.reports, keys.clocks, keys.backups),
-                *(self._clock.argument(), str(node), GONE_BACKUPS),
+                *(keys.saved, self._clock.argument(), str(node), GONE_BACKUPS),
             )
         )
 
@@ -172,15 +184,15 @@ class RedisNodes:
         keys = self._keys
         won = await self._batcher.call(
             scripts.NODE_TAKE_OVER(
-                *(keys.leases, keys.members, keys.takeovers, self._clock.argument()),
+                *(keys.leases, keys.members, keys.takeovers, keys.grid, keys.saved, self._clock.argument()),
                 *(str(expired), str(by), _milliseconds(within)),
             )
         )
         if not won:
             return None
-        term, length, ago, progress = won
+        term, length, ago, progress, unsaved = won
         self._write_gate.expired[expired] = term
-        return ExpiredLease(length / 1000, ago / 1000, _progress(progress))
+        return ExpiredLease(length / 1000, ago / 1000, _progress(progress), unsaved=bool(unsaved))
 
     async def keep_takeover(self, expired: NodeRef, *, by: NodeRef, within: float, progress: TakeoverProgress) -> bool:
         """See ``NodeDirectory.keep_takeover``."""
@@ -231,7 +243,7 @@ class RedisNodes:
         await self._batcher.call(
             scripts.NODE_FINISH(
                 *(keys.leases, keys.members, keys.takeovers, keys.inbox(expired), keys.reports, keys.clocks),
-                *(keys.lost, keys.backups),
+                *(keys.lost, keys.backups, keys.saved),
                 *(self._clock.argument(), str(expired), str(by)),
                 *(_milliseconds(LOST_SECONDS), LOST_NODES, GONE_BACKUPS),
                 _milliseconds(clean_after) if clean_after else 0,
@@ -244,7 +256,7 @@ class RedisNodes:
         keys = self._keys
         granted = await self._batcher.call(
             scripts.NODE_GRANT(
-                *(keys.grid, keys.leases, keys.members, self._clock.argument()),
+                *(keys.grid, keys.leases, keys.members, keys.saved, self._clock.argument()),
                 *(_milliseconds(lease), self._grid.seal),
                 *map(str, nodes),
             )
@@ -344,6 +356,11 @@ class RedisNodes:
     def claimed_elsewhere(self, node: NodeRef) -> AsyncIterator[Ownership]:
         """See ``NodeDirectory.claimed_elsewhere``."""
         return self._tail.inbox(self._keys.inbox(node))
+
+    def _saved_until(self, ago: float | None) -> int | str:
+        """Tell when something was that is so long ago, by the time of the grid in milliseconds, and rather too early."""
+        now = self._clock.earliest()
+        return "" if ago is None or now is None else max(0, int(now - ago * 1000))
 
     def _nodes(self, names: Iterable[bytes]) -> tuple[NodeRef, ...]:
         """Read names of nodes with a lease; what is none is left out."""
@@ -467,6 +484,16 @@ def _backup(stored: bytes) -> Backup:
     if type(whole) is not int or type(of) is not int:
         raise ValueError("'whole' and 'of' are no numbers")
     return Backup(node=NodeRef.parse(told["backup"]), mode=MirrorMode(str(told.get("mode"))), whole=whole, of=of)
+
+
+def _saved(with_lease: Collection[bytes], told: Sequence[bytes], outage_over: bytes) -> SavedUntil:
+    """Read what nodes with a lease have told that they have saved; what no node can have written is left out."""
+    nodes: dict[NodeRef, float] = {}
+    for name, until in zip(told[::2], told[1::2], strict=True):
+        with suppress(ValueError):
+            if name in with_lease:
+                nodes[NodeRef.parse(name.decode())] = int(until) / 1000
+    return SavedUntil(nodes, int(outage_over) / 1000 if outage_over.isdigit() else float("-inf"))
 
 
 def _term(member: bytes) -> int:

@@ -20,7 +20,7 @@ from gateway.core.topics.topics import session_partition
 from gateway.core.types import Epoch, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.will_packets import WILLS_PROPERTY, EndKind
-from gateway.ports import Ended, LastWills, ReceiptsLeft, SessionEnd, WillExecutor
+from gateway.ports import Ended, LastWills, ReceiptsLeft, SavedUntil, SessionEnd, WillExecutor
 
 ENDING_GRACE_MS: Final = 5_000
 """Milliseconds that whoever marked a session as ended has to finish, before a reaper does; the steps that are left take
@@ -104,23 +104,42 @@ class SessionEnds:
         )
         return [reply != b"fenced" for reply in replies]
 
-    async def expire(self, sessions: Sequence[SessionId], execute: WillExecutor | None) -> list[Ended]:
-        """End sessions of a partition whose windows may be over; see ``SessionStore.expire``."""
+    async def expire(
+        self, sessions: Sequence[SessionId], execute: WillExecutor | None, saved: SavedUntil, horizon: float
+    ) -> tuple[list[Ended], int]:
+        """End sessions of a partition whose windows may be over; see ``SessionStore.expire``.
+
+        Args:
+            sessions: which.
+            execute: as of ``SessionStore.expire``.
+            saved: likewise.
+            horizon: see ``SavedUntil.spares``.
+
+        Returns:
+            Those that have ended, and how many were spared.
+        """
         keys, clock = self._keys, self._grid.clock.argument()
+        # After an outage that was over so lately, all is in doubt that its owner has not confirmed since.
+        after = 0 if saved.outage_over > horizon else round(horizon * 1000)
+        told = [part for node, until in saved.nodes.items() for part in (str(node), round(until * 1000))]
         replies = await self._batcher.call_all(
-            [scripts.SESSION_EXPIRE(*self._keys_of(each), clock, each, ENDING_GRACE_MS) for each in sessions]
+            [
+                scripts.SESSION_EXPIRE(*self._keys_of(each), clock, each, ENDING_GRACE_MS, after, *told)
+                for each in sessions
+            ]
         )
         for session, reply in zip(sessions, replies, strict=True):
             if reply == b"foreign":
                 self._foreign.skipped(keys.session(session), "its fields", "they are not those of a session")
         marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if type(reply) is list]
         deleted = await self._finish([self._marked(session, reply, 6) for session, reply in marked], execute)
-        return [
+        ended = [
             Ended(session, NodeRef.parse(reply[3].decode()), Epoch(int(reply[5])))
             for (session, reply), here in zip(marked, deleted, strict=True)
             # What an ender left behind is finished here, but it was no window that ended.
             if here and reply[4] == ErrorCode.SESSION_EXPIRED.value.encode()
         ]
+        return ended, replies.count(b"spared")
 
     def _marked(self, session: SessionId, reply: list[Any], place: int) -> _Marked:
         """Read what a step answers, which has the wills at a place behind all others, if there are any."""

@@ -20,6 +20,7 @@ from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
+    ALL_SAVED,
     Claimed,
     ClaimRefused,
     ClaimResult,
@@ -29,6 +30,7 @@ from gateway.ports import (
     LeftSizes,
     Ownership,
     Restored,
+    SavedUntil,
     SessionChanges,
     SessionEnd,
     SessionGone,
@@ -213,15 +215,34 @@ class RedisSessions:
         """See ``SessionStore.end_all``."""
         return await self._ends.end_all(ends, execute)
 
-    async def expire(self, partition: int, *, limit: int, execute: WillExecutor | None = None) -> list[Ended]:
+    async def expire(
+        self,
+        partition: int,
+        *,
+        limit: int,
+        execute: WillExecutor | None = None,
+        saved: SavedUntil = ALL_SAVED,
+        patience: float = 0.0,
+    ) -> list[Ended]:
         """See ``SessionStore.expire``."""
-        keys = self._keys
-        due = await self._batcher.call(
-            scripts.SESSION_DUE(keys.deadlines[partition], keys.ended[partition], self._grid.clock.argument(), limit)
-        )
-        if not due:
-            return []
-        return await self._ends.expire(await self._named(partition, keys.deadlines[partition], due), execute)
+        keys, clock = self._keys, self._grid.clock
+        deadlines, ended = keys.deadlines[partition], keys.ended[partition]
+        all_expired: list[Ended] = []
+        left_out = 0
+        for _ in range(SPARED_PAGES):
+            most = limit - len(all_expired)
+            due = await self._batcher.call(scripts.SESSION_DUE(deadlines, ended, clock.argument(), left_out, most))
+            if not due:
+                break
+            sessions = await self._named(partition, deadlines, due)
+            # By the time here and not when Redis gets to it: should it stand still, nobody is spared for less.
+            horizon = (clock.estimate() or 0.0) / 1000 - patience
+            expired, spared = await self._ends.expire(sessions, execute, saved, horizon)
+            all_expired += expired
+            if not spared or len(all_expired) >= limit:
+                break
+            left_out += spared
+        return all_expired
 
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
         """See ``SessionStore.restore``."""
@@ -250,19 +271,9 @@ class RedisSessions:
 
     async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
         """See ``SessionStore.page``."""
-        beginning = "-" if after is None else f"({after}"
-        names: list[bytes] = []
-        found: list[SessionId] = []
-        while not found:
-            names = await self._batcher.call(
-                ("ZRANGEBYLEX", self._keys.ids[partition], beginning, "+", "LIMIT", 0, limit)
-            )
-            found = await self._named(partition, self._keys.ids[partition], names)
-            if len(found) == len(names):
-                break
+        found, last = await self._ids(partition, after, limit)
         replies = await self._batcher.submit([("HGETALL", self._keys.session(each)) for each in found]) if found else []
         records = [self._readable(session, reply) for session, reply in zip(found, replies, strict=True)]
-        last = found[-1] if len(names) == limit else None
         return SessionPage([each for each in records if each is not None], last)
 
     async def left(self, partition: int, *, besides: Collection[NodeRef], start: int, limit: int) -> LeftSizes:
@@ -303,6 +314,18 @@ class RedisSessions:
                 self._foreign.skipped(self._keys.owned[partition], repr(name[:_SHOWN_BYTES]), error)
         return owners
 
+    async def prolong(
+        self, expired: NodeRef, partition: int, *, after: SessionId | None, limit: int
+    ) -> tuple[int, SessionId | None]:
+        """See ``SessionStore.prolong``."""
+        term, clock = self._write_gate.expired.get(expired, ANY_TERM), self._grid.clock.argument()
+        found, last = await self._ids(partition, after, limit)
+        longer = await self._batcher.call_all(
+            [scripts.SESSION_PROLONG(*self._all_keys(each)[:3], clock, each, str(expired), term) for each in found],
+            gated=True,
+        )
+        return sum(longer), last
+
     async def orphan(self, expired: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
         """See ``SessionStore.orphan``."""
         term, clock = self._write_gate.expired.get(expired, ANY_TERM), self._grid.clock.argument()
@@ -313,6 +336,22 @@ class RedisSessions:
         return [Epoch(epoch) if epoch else None for epoch in epochs]
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _ids(
+        self, partition: int, after: SessionId | None, limit: int
+    ) -> tuple[list[SessionId], SessionId | None]:
+        """Read a page of ids of a partition, and the last of them; None for that if there is nothing after it."""
+        beginning = "-" if after is None else f"({after}"
+        names: list[bytes] = []
+        found: list[SessionId] = []
+        while not found:
+            names = await self._batcher.call(
+                ("ZRANGEBYLEX", self._keys.ids[partition], beginning, "+", "LIMIT", 0, limit)
+            )
+            found = await self._named(partition, self._keys.ids[partition], names)
+            if len(found) == len(names):
+                break
+        return found, found[-1] if len(names) == limit else None
 
     async def _named(self, partition: int, key: str, names: Sequence[bytes]) -> list[SessionId]:
         """Read ids of sessions out of a sorted set; what is none is taken out of it, as it would be met for ever."""
@@ -449,6 +488,10 @@ _OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires",
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
 """What reading the fields of a session raises if the gateway did not write them: a field that is missing, is no number,
 or is JSON of another form."""
+
+SPARED_PAGES: Final = 10
+"""Pages of sessions whose windows are over that are looked through for some that are not spared. After a long outage,
+those of all who were away may be over, and nobody knows of it yet: the others wait then."""
 
 _SHOWN_BYTES: Final = 60
 """Of a name that cannot be read, in a log event."""

@@ -120,6 +120,16 @@ def not_master(master: NodeId, urls: tuple[str, ...]) -> HandshakeRefused:
     return refused
 
 
+def window_in_doubt() -> HandshakeRefused:
+    """Say that nobody can tell yet whether the window of a session is over."""
+    return HandshakeRefused(
+        ErrorCode.TRY_LATER,
+        "the session's window may be over, and its node has yet to confirm it or to be taken over; try again",
+        TRY_LATER,
+        RETRY_DELAY,
+    )
+
+
 def grid_recovering() -> HandshakeRefused:
     """Say that the grid cannot tell yet whether there is such a session."""
     return HandshakeRefused(

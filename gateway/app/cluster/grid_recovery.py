@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from math import inf
 from typing import Final
 
 from gateway.app.cluster.lease import NodeLease
@@ -44,7 +45,7 @@ class GridRecovery:
     """
 
     def __init__(self, context: Context, sessions: Sessions, store: FencedStore) -> None:
-        self.lease = NodeLease(context, store.lease_expired)
+        self.lease = NodeLease(context, store.lease_expired, self._saved_ago)
         self._me = context.me
         self._background = context.background
         self._grid = context.grid
@@ -56,6 +57,8 @@ class GridRecovery:
         self._store = store
         self._delivery = sessions.delivery
         self._lost = False
+        self._saved_until = context.clock.monotonic()
+        """Everything that happened to sessions before is in the grid, as far as it concerns their windows."""
         self._unreachable_since: float | None = None
         self._catching_up = False
         self._verifying = False
@@ -96,6 +99,11 @@ class GridRecovery:
             if self.lease.taken:  # else whoever takes the first one is at it
                 # Not waited for: what this takes seconds for may be out of date in the middle of it.
                 self._background.once(self.rejoin(), "rejoin")
+
+    def _saved_ago(self) -> float:
+        if not len(self._sessions):
+            self._saved_until = self._clock.monotonic()
+        return self._clock.monotonic() - self._saved_until
 
     def _tell(self, change: GridChange) -> None:
         now = self._clock.monotonic()
@@ -160,6 +168,7 @@ class GridRecovery:
         is_done = False
         while not is_done and self._is_up():
             is_done = True
+            saved_until = self._clock.monotonic()
             async for batch in self._outdated():
                 is_done = False
                 if not self._is_up():
@@ -172,6 +181,8 @@ class GridRecovery:
                 written += again.written
                 fenced += again.lost
                 await asyncio.sleep(len(batch) / self._parameters.restore_rate)
+            if is_done:
+                self._saved_until = min(saved_until, await self._first_untold())
         if written or fenced:
             self._log.emit(
                 events.GRID_RESTORED, sessions=written, fenced=fenced, values=self._delivery.replicas.restored
@@ -188,6 +199,15 @@ class GridRecovery:
                     yield still
         if still := list(filter(self._is_outdated, found)):
             yield still
+
+    async def _first_untold(self) -> float:
+        """Tell when the first client left of which the grid is being told only now; infinity if there is none."""
+        first = inf
+        if self._store.replicated:
+            async for some in portions(self._sessions, LOOKED_AT_ONCE):
+                untold = [each.left_at for each in some if not (each.connected or each.on_clock or each.dropped)]
+                first = min([first, *untold])
+        return first
 
     def _is_up(self) -> bool:
         return self._grid.state is GridState.UP

@@ -35,6 +35,8 @@ class NodeLease:
 
     Args:
         context: of the node.
+        saved_ago: tells since when all that happened to the node's sessions is in the grid, in seconds; see
+            ``NodeDirectory.renew``.
         expired: called when it has expired: before another one is taken, as with that comes the right to write; and
             again when that is there, as what was written meanwhile bears the term of the lease before, so that whoever
             takes that over may put it on the clock.
@@ -43,7 +45,8 @@ class NodeLease:
         taken: whether there has been a lease yet.
     """
 
-    def __init__(self, context: Context, expired: Callable[[], None]) -> None:
+    def __init__(self, context: Context, expired: Callable[[], None], saved_ago: Callable[[], float]) -> None:
+        self._saved_ago = saved_ago
         self._me = context.me
         self._grid = context.grid
         self._length = context.parameters.lease
@@ -86,10 +89,12 @@ class NodeLease:
             return Kept(await self._renew(watch, wish), expired=True)
 
     async def _renew(self, watch: float, wish: MasterWish) -> LeaseTable:
-        return await self._grid.nodes.renew(self._me, lease=self._length, watch=watch, wish=wish)
+        return await self._grid.nodes.renew(
+            self._me, lease=self._length, watch=watch, wish=wish, saved_ago=self._saved_ago()
+        )
 
     async def _join(self) -> None:
         grid_generation = self._grid.generation
-        await self._grid.nodes.join(self._me, lease=self._length)
+        await self._grid.nodes.join(self._me, lease=self._length, saved_ago=self._saved_ago())
         self._grid_generation = grid_generation
         self.taken = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Final
 
 from gateway.app.cluster.grid_recovery import GridRecovery
@@ -18,7 +19,7 @@ from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
 from gateway.catalogue import topology_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
-from gateway.core.types import GridGeneration, NodeRef
+from gateway.core.types import GridGeneration, NodeRef, SessionId
 from gateway.ports import GridUnavailable, LeaseLost, LeaseTable, Master, MasterWish
 
 EXPIRE_BATCH: Final = 20
@@ -28,6 +29,11 @@ node has died, thousands end together, and what others ask of the grid waits for
 UNDECLARED_LOOK: Final = 600.0
 """Seconds between two looks at the timers of queues while none is declared: what was sent before the last of them was
 removed is there still, and is in no hurry."""
+
+
+SPARED_LEASES: Final = 10
+"""Leases for which a session is spared whose window may have begun anew, from its end or from the end of an outage: twice
+as long as a hung node keeps the right to a takeover. By then its node has told, or it was taken over."""
 
 
 class Membership:
@@ -75,6 +81,7 @@ class Membership:
         self._presence = presence
         self.namesakes = Namesakes(context)
         self._table = LeaseTable((), ())
+        self._looked_at = -inf
         self._searched = GridGeneration(0)
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
@@ -119,6 +126,7 @@ class Membership:
             GridUnavailable: the grid is unreachable.
         """
         await self._grid_recovery.lease.take()
+        self._renew_now.set()
 
     async def keep_lease(self) -> None:
         """Renew for ever."""
@@ -145,6 +153,7 @@ class Membership:
         if kept.expired:
             self._background.once(self._grid_recovery.verify(), "verify-sessions")
         before, self._table = self._table.master, kept.table
+        self._looked_at = self._clock.monotonic()
         if before != self.master:
             self._metrics.add(catalogue.MASTER_CHANGES)
             self._on_master()
@@ -172,6 +181,18 @@ class Membership:
                 self._log.emit(events.NODES_WITHOUT_LEASE, nodes=", ".join(map(str, granted)))
         self._searched = grid_generation
 
+    async def is_in_doubt(self, session: SessionId) -> bool:
+        """Tell whether nobody knows yet if the window of a session is over, though the grid says so.
+
+        It is there still, and its owner has yet to say that nothing has happened to it since, or to be taken over.
+
+        Raises:
+            GridUnavailable: the grid is unreachable.
+        """
+        record = await self._grid.sessions.find(session)
+        others = {*self._table.alive, *self._table.expired} - {self._me}
+        return record is not None and record.owner in others
+
     async def reap(self) -> None:
         """End sessions whose window is over, and do what is due in queues, for ever.
 
@@ -182,6 +203,9 @@ class Membership:
             if self._grid_recovery.is_recovering():
                 # What looks expired in a grid that was rolled back may be a living session that its node has yet to
                 # restore.
+                continue
+            if self._clock.monotonic() - self._looked_at > self._parameters.lease:
+                # It has yet to hear of the outage that is over, and who has a lease.
                 continue
             alive = self._table.alive
             try:
@@ -202,7 +226,13 @@ class Membership:
                 if self._grid_recovery.is_recovering():
                     return
                 began = self._clock.monotonic()
-                batch = await self._grid.sessions.expire(partition, limit=EXPIRE_BATCH, execute=execute)
+                batch = await self._grid.sessions.expire(
+                    partition,
+                    limit=EXPIRE_BATCH,
+                    execute=execute,
+                    saved=self._table.saved,
+                    patience=SPARED_LEASES * self._parameters.lease,
+                )
                 for ended in batch:
                     self._announce(SessionExpired(ended.session, ended.epoch))
                 if batch:

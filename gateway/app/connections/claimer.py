@@ -13,6 +13,7 @@ from gateway.app.admission.refusals import (
     grid_recovering,
     grid_unavailable,
     refusal,
+    window_in_doubt,
 )
 from gateway.app.connections.session_factory import SessionFactory
 from gateway.app.context import Context
@@ -134,6 +135,7 @@ class SessionClaimer:
         revocations: whose are refused.
         enforcement: ends these.
         is_recovering: whether the grid has just lost writes, so that a session may be unknown to it and yet exist.
+        is_in_doubt: tells of a session whose window is over, as the grid knows it, whether that may be out of date.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class SessionClaimer:
         revocations: Revocations,
         enforcement: Enforcement,
         is_recovering: Callable[[], bool],
+        is_in_doubt: Callable[[SessionId], Awaitable[bool]],
     ) -> None:
         self._me = context.me
         self._parameters = context.parameters
@@ -163,6 +166,7 @@ class SessionClaimer:
         self._revocations = revocations
         self._enforcement = enforcement
         self._is_recovering = is_recovering
+        self._is_in_doubt = is_in_doubt
         self._ahead: tuple[GridGeneration, float] | None = None
         """The generation of the grid that was adopted when somebody first had seen a later one, and when that was."""
         self._claimed: Batched[Ownership, None] = Batched(
@@ -247,7 +251,7 @@ class SessionClaimer:
             return None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            raise refusal(result.reason)
+            raise await self._refused(result.reason, attempt.token)
         self._notify_former_owner_of(result)
         return result, stored_under
 
@@ -332,7 +336,7 @@ class SessionClaimer:
         except GridUnavailable:
             raise grid_unavailable() from None
         if reason is not None:
-            raise self._refused(reason, token)
+            raise await self._refused(reason, token)
 
     async def _claim_stored(self, attempt: ResumeAttempt) -> tuple[Claimed, StoredUnder]:
         if not self._store.available:
@@ -354,15 +358,20 @@ class SessionClaimer:
             raise grid_unavailable() from None
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
-            raise self._refused(result.reason, token)
+            raise await self._refused(result.reason, token)
         self._notify_former_owner_of(result)
         return result, stored_under
 
-    def _refused(self, reason: ErrorCode, token: TokenClaims) -> HandshakeRefused:
+    async def _refused(self, reason: ErrorCode, token: TokenClaims) -> HandshakeRefused:
         if reason in _MAY_CHANGE and self._is_recovering():
             return grid_recovering()
         if reason in _MAY_CHANGE and self._may_be_behind(token):
             return grid_not_adopted()
+        try:
+            if reason is ErrorCode.SESSION_EXPIRED and await self._is_in_doubt(token.session):
+                return window_in_doubt()
+        except GridUnavailable:
+            return grid_unavailable()
         return refusal(reason)
 
     def _may_be_behind(self, token: TokenClaims) -> bool:

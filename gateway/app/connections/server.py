@@ -10,6 +10,7 @@ from gateway.app.cluster.cluster_list import ClusterList
 from gateway.app.cluster.followers import Followers
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.handoff.taker import SessionTaker
+from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.connections.claimer import SessionClaimer
@@ -75,6 +76,7 @@ class Connections:
         revocations: Revocations,
         enforcement: Enforcement,
         grid_recovery: GridRecovery,
+        membership: Membership,
         handshake_limiter: HandshakeLimiter,
         taker: SessionTaker,
         links: NodeLinks | None,
@@ -108,6 +110,7 @@ class Connections:
             revocations=revocations,
             enforcement=enforcement,
             is_recovering=grid_recovery.is_recovering,
+            is_in_doubt=membership.is_in_doubt,
         )
         self._first_packets = FirstPackets(
             context,

@@ -233,7 +233,8 @@ class Sessions:
 
     def _wait_for_client(self, session: Session) -> None:
         """Keep a session for its window, within the bounds for those without clients."""
-        self._deadlines.schedule(session, self._clock.monotonic() + session.window)
+        session.left_at = self._clock.monotonic()
+        self._deadlines.schedule(session, session.left_at + session.window)
         self._arm()
         self.stale_sessions.watch(session)
         self.absences.watch(session)

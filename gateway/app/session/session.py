@@ -75,6 +75,7 @@ class Session(ServerSession):
         rests_until: when its next selection may be looked at, on the monotonic clock.
         retained: topic partitions that are kept here for its selections.
         moving: it has been told to go away, or is about to be.
+        left_at: when its client left last, on the monotonic clock; minus infinity if it never has.
         muted: it is sent no more updates on this connection, because it is to go on elsewhere with current values.
         renew_at: when to hand out a token with a new life, on the monotonic clock.
         selecting: held while its selections are put in force, so that a restored list and a request of the client do
@@ -125,6 +126,7 @@ class Session(ServerSession):
         "fixed",
         "given_by",
         "lane",
+        "left_at",
         "meter",
         "moving",
         "muted",
@@ -170,6 +172,7 @@ class Session(ServerSession):
         self.unsaved = False
         self.restores = 0
         self.on_clock = False
+        self.left_at = -inf
         self.moving = self.muted = False
         self.ending = False
         self.dropped = False

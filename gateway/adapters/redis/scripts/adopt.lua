@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Adopt the grid: decide which generation is in force for the Redis processes that answer.
 --
--- KEYS[1] grid       hash    run_id, generation, seal, opened, term, shift, lost
+-- KEYS[1] grid       hash    run_id, generation, seal, opened, term, shift, lost, outage_over
 -- KEYS[2] leases     zset    node -> end of its lease (ms)
 -- KEYS[3] members    hash    node -> "<length of its lease in ms> <term>"
 -- KEYS[4] renewed    string  when any node last took or renewed a lease (ms)
@@ -30,6 +30,8 @@
 -- An outage expires no lease: whoever had a lease gets its full length again if the grid was another process, or if no
 -- node at all renewed for more than half the length of its lease (healthy nodes renew every third of it). Only a node
 -- that is being taken over stays expired: some of its sessions are on the clock already, so it must come back by join.
+-- For the same reasons, or because the caller had a connection before and lost it, an outage is over now: what happened
+-- to sessions before may be known to their nodes alone (P7).
 local function all_among(names, known)
   local set = {}
   for name in string.gmatch(known, '%S+') do
@@ -85,6 +87,9 @@ for i = 1, #members, 2 do
 end
 if extended then
   redis.call('SET', KEYS[4], string.format('%.0f', now))
+end
+if changed or extended or known > 0 then
+  redis.call('HSET', KEYS[1], 'outage_over', string.format('%.0f', now))
 end
 local ago = -1
 if lost then

@@ -9,6 +9,7 @@
 -- KEYS[6] clocks     hash    node -> what it found of the clock of Redis
 -- KEYS[7] lost       hash    lost node -> "<when its lease ended (ms)> <what it told of itself, or nothing>"
 -- KEYS[8] backups    hash    node -> see node_backup.lua
+-- KEYS[9] saved      hash    node -> up to when all that happened to its sessions is in the grid (ms)
 -- ARGV[1] expired node
 -- ARGV[2] who finished
 -- ARGV[3] how long a lost node is remembered (ms)
@@ -59,5 +60,6 @@ end
 redis.call('DEL', KEYS[4])
 redis.call('HDEL', KEYS[5], ARGV[1])
 redis.call('HDEL', KEYS[6], ARGV[1])
+redis.call('HDEL', KEYS[9], ARGV[1])
 tidy_backups(KEYS[8], KEYS[1], ARGV[5])
 return 1

@@ -6,8 +6,10 @@
 -- KEYS[3] deadlines  zset  id -> end of its window (ms)
 -- ARGV[1] id
 -- ARGV[2] how long another reaper leaves the rest to the caller (ms)
--- Result  'foreign' if what is there cannot have come from the gateway: it is off the clock; else {'marked', topic partitions that may hold receipts, window (s), owner, reason, epoch[, wills as wills.lua has them]}, or
---         'alive' if there is nothing to do
+-- ARGV[3] nothing is spared whose deadline is not later than this (ms)
+-- ARGV[4..] nodes, each followed by up to when it has told that all that happened to its sessions is in the grid (ms)
+-- Result  'foreign' if what is there cannot have come from the gateway: it is off the clock; else {'marked', topic partitions that may hold receipts, window (s), owner, reason, epoch[, wills as wills.lua has them]},
+--         'spared' if its owner may know of a later deadline, or 'alive' if there is nothing to do
 --
 -- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
 -- Needs clock.lua and wills.lua.
@@ -28,6 +30,13 @@ if not stored[1] or (stored[5] == '1' and not stored[2]) then
 end
 local reason = stored[2]
 if not reason then
+  if tonumber(deadline) > tonumber(ARGV[3]) then
+    for at = 4, #ARGV, 2 do
+      if ARGV[at] == stored[1] and tonumber(ARGV[at + 1]) < tonumber(deadline) then
+        return 'spared'
+      end
+    end
+  end
   reason = 'session_expired'
   redis.call('HSET', KEYS[1], 'ended', reason)
   redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])

@@ -32,14 +32,18 @@ class FailedNode:
     Attributes:
         node: which.
         expiry: between which times it died; None in the transient stages, when nobody needs to know any more.
+        unsaved: whether its sessions may have left later than the grid knows.
         sessions: that were put on the clock, by whoever did it.
+        prolonged: sessions whose windows this node has begun anew.
         left: sessions of the step that is under way that are not known to be on the clock; None before they are listed.
     """
 
     node: NodeRef
     expiry: Expiry | None = None
+    unsaved: bool = False
     sessions: int = 0
     left: list[SessionId] | None = None
+    prolonged: int = 0
 
 
 class Stage(Protocol):
@@ -77,6 +81,9 @@ class TakeoverStages:
 class SessionStage:
     """Puts the sessions that the node still owns on the clock, one partition a step.
 
+    Of those that are on the clock the windows begin anew, if the node may have had a word to say about them that the grid
+    was not there to hear. A node that dies while the grid is there has said it (P7).
+
     What belongs to a session goes with it, and so do its subscriptions, what it consumes from queues and the messages
     that it holds there: all of it waits for the session's client, at any node, until its window is over.
 
@@ -102,7 +109,17 @@ class SessionStage:
                 if epoch is not None and failed.expiry is not None:
                     failed.sessions += 1
                     self._announce(SessionOrphaned(session, epoch, failed.expiry))
+        if failed.unsaved:
+            await self._prolong(failed, step)
         failed.left = None
+
+    async def _prolong(self, failed: FailedNode, partition: int) -> None:
+        after: SessionId | None = None
+        while True:
+            longer, after = await self._grid.sessions.prolong(failed.node, partition, after=after, limit=ORPHAN_BATCH)
+            failed.prolonged += longer
+            if after is None:
+                return
 
 
 class ReportStage:

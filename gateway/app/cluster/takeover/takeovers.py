@@ -27,6 +27,7 @@ from gateway.app.journal.node_events import (
     TakeoverContinued,
     TakeoverFinished,
 )
+from gateway.catalogue.takeover_log_events import WINDOWS_PROLONGED
 from gateway.catalogue.takeover_metrics import TAKEOVERS_UNDER_WAY
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.ports import GridUnavailable, LeaseTable, TakeoverProgress
@@ -82,6 +83,7 @@ class Takeovers:
         self._nodes = context.grid.nodes
         self._clock = context.clock
         self._announce = context.announce
+        self._log = context.log
         self._reconnect_advice = context.reconnect_advice
         self._within = TAKEOVER_LEASES * context.parameters.lease
         self._wait = context.parameters.takeover.transient_wait
@@ -147,6 +149,7 @@ class Takeovers:
             return
         known = expired in self._under_way
         takeover = self._goes_on(expired, lease.progress, self._stages.at_once)
+        takeover.failed.unsaved = lease.unsaved
         takeover.failed.expiry = expiry = Expiry.of(expired, lease, now=self._clock.wall())
         if not known and lease.progress.stage:
             self._announce(TakeoverContinued(expired, lease.progress.stage))
@@ -159,6 +162,8 @@ class Takeovers:
             takeover.told = True
             self._reconnect_advice.orphaned(takeover.failed.sessions)
             self._announce(TakeoverFinished(expired, takeover.failed.sessions))
+            if takeover.failed.prolonged:
+                self._log.emit(WINDOWS_PROLONGED, expired=str(expired), sessions=takeover.failed.prolonged)
         clean_after = self._wait if self._stages.transient else 0.0
         await self._nodes.finish_takeover(expired, by=self._me, clean_after=clean_after)
         del self._under_way[expired]
