@@ -258,8 +258,8 @@ class SessionPage(NamedTuple):
 class SavedUntil(NamedTuple):
     """Up to when nodes have seen to it that the grid holds all that happened to their sessions, by the grid's clock.
 
-    An end of a window that comes later may be out of date: its client may have come back before it, and have left again,
-    while the node could not say so.
+    An end of a window that comes later may be out of date: its client may have come back before it, and have left
+    again, while the node could not say so.
 
     Attributes:
         nodes: when, of each node that has a lease, held or expired, and tells.

@@ -121,9 +121,7 @@ class Leases:
         self._cleanings.pop(node, None)
         report = None if known is None else known.report
         before = None if known is None else known.saved
-        self._leases[node] = _Lease(
-            length, now + length, self._next_term(), report=report, saved=_later(before, saved)
-        )
+        self._leases[node] = _Lease(length, now + length, self._next_term(), report=report, saved=_later(before, saved))
 
     def renew(
         self,
@@ -132,6 +130,7 @@ class Leases:
         now: float,
         watch: float = 0.0,
         wish: MasterWish = MasterWish.KEEP,
+        *,
         saved: float | None = None,
     ) -> LeaseTable:
         """See ``NodeDirectory.renew``; *saved* is by the grid's clock."""

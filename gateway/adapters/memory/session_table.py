@@ -379,15 +379,14 @@ class SessionTable:
             partition.bury(session, reason, now)
         return ended
 
-    def _due(
-        self, number: int, limit: int, now: float, spares: Callable[[NodeRef, float], bool]
-    ) -> list[SessionId]:
+    def _due(self, number: int, limit: int, now: float, spares: Callable[[NodeRef, float], bool]) -> list[SessionId]:
         partition = self._partitions[number]
         due = sorted((at, session) for session, at in partition.deadlines.items() if at <= now)
         found = [
             session
             for at, session in due
-            if partition.sessions[session].ending is not None or not spares(partition.sessions[session].record.owner, at)
+            if partition.sessions[session].ending is not None
+            or not spares(partition.sessions[session].record.owner, at)
         ]
         return found[:limit]
 

@@ -223,7 +223,9 @@ class MemoryNodeDirectory:
     ) -> LeaseTable:
         """See the port."""
         saved = self._saved_until(saved_ago)
-        return await self._connection.run(lambda grid, now: grid.leases.renew(node, lease, now, watch, wish, saved))
+        return await self._connection.run(
+            lambda grid, now: grid.leases.renew(node, lease, now, watch, wish, saved=saved)
+        )
 
     def _saved_until(self, ago: float | None) -> float | None:
         return None if ago is None else self._connection.server.now() - ago

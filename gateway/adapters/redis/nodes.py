@@ -141,7 +141,16 @@ class RedisNodes:
         asked, asked_locally = self._write_gate.now(), clock.local()
         reply = await self._batcher.call(
             scripts.NODE_RENEW(
-                *(keys.grid, keys.leases, keys.members, keys.renewed, keys.clocks, keys.takeovers, keys.master, keys.saved),
+                *(
+                    keys.grid,
+                    keys.leases,
+                    keys.members,
+                    keys.renewed,
+                    keys.clocks,
+                    keys.takeovers,
+                    keys.master,
+                    keys.saved,
+                ),
                 *(clock.argument(), str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
                 *(clock.last, clock.shift, clock.since, clock.age(), wish.value, self._saved_until(saved_ago)),
             )
@@ -358,7 +367,7 @@ class RedisNodes:
         return self._tail.inbox(self._keys.inbox(node))
 
     def _saved_until(self, ago: float | None) -> int | str:
-        """Tell when something was that is so long ago, by the time of the grid in milliseconds, and rather too early."""
+        """Tell when it was so many seconds ago, by the time of the grid in milliseconds, and rather too early."""
         now = self._clock.earliest()
         return "" if ago is None or now is None else max(0, int(now - ago * 1000))
 

@@ -32,8 +32,8 @@ removed is there still, and is in no hurry."""
 
 
 SPARED_LEASES: Final = 10
-"""Leases for which a session is spared whose window may have begun anew, from its end or from the end of an outage: twice
-as long as a hung node keeps the right to a takeover. By then its node has told, or it was taken over."""
+"""Leases for which a session is spared whose window may have begun anew, from its end or from the end of an outage:
+twice as long as a hung node keeps the right to a takeover. By then its node has told, or was taken over."""
 
 
 class Membership:

@@ -16,6 +16,7 @@ import pytest
 
 from gateway.adapters.memory import LoopbackConnection
 from gateway.catalogue import log_events as events
+from gateway.core.topics.topics import session_partition
 from gateway.core.types import SessionId
 from gateway.ports import GridState
 from tests.support.numbering import packets_of
@@ -26,7 +27,13 @@ pytestmark = pytest.mark.promise("P7", "P10")
 WINDOW: Final = 40.0
 LEASE: Final = 9.0
 RENEW: Final = 3.0
-SETTINGS: Final[dict[str, Any]] = {"lease": LEASE, "lease_renew": RENEW, "reap_interval": 0.2, "ping_interval": 600.0}
+SETTINGS: Final[dict[str, Any]] = {
+    "lease": LEASE,
+    "lease_renew": RENEW,
+    "reap_interval": 0.2,
+    "ping_interval": 600.0,
+    "ping_timeout": 1200.0,
+}
 LATE: Final = 3 * RENEW
 """Seconds after the end of its window in which a session has ended, if nothing is in the way."""
 
@@ -49,9 +56,7 @@ class Client:
 
     @classmethod
     async def open(cls, node: VirtualNode, *, window: float = WINDOW) -> Client:
-        connection, welcome = await _first(
-            node, {"type": "hello", "principal": "alice", "window": window}
-        )
+        connection, welcome = await _first(node, {"type": "hello", "principal": "alice", "window": window})
         assert welcome["type"] == "welcome", welcome
         return cls(SessionId(welcome["session"]), welcome["token"], 0, connection)
 
@@ -82,9 +87,15 @@ async def _first(node: VirtualNode, packet: dict[str, Any]) -> tuple[LoopbackCon
 
 
 async def open_and_leave(cluster: VirtualCluster, node: VirtualNode) -> tuple[Client, float]:
-    """Open a session, and leave; tell when its window ends, by what the grid knows."""
-    client = await Client.open(node)
-    client.leave()
+    """Open a session, and leave; tell when its window ends, by what the grid knows.
+
+    It is in a partition in which n2 ends sessions.
+    """
+    while True:
+        client = await Client.open(node)
+        client.leave()
+        if session_partition(client.session) % len(cluster.nodes) == 1:
+            break
 
     async def is_on_the_clock() -> bool:
         record = await node.grid.sessions.find(client.session)
@@ -154,7 +165,7 @@ def test_who_comes_elsewhere_before_the_takeover_is_not_told_that_the_session_ha
         cluster.kill(n1)
         await at(cluster, began + length)
         cluster.server.come_back()
-        answers = []
+        answers: list[dict[str, Any]] = []
         while not answers or answers[-1].get("code") == "try_later":
             answers.append(await client.resume(n2))
             await asyncio.sleep(0.5)
@@ -188,7 +199,8 @@ def test_a_node_that_reaches_the_grid_last_keeps_its_session(length: float, *, s
         record = await n2.grid.sessions.find(client.session)
         assert record is not None
         assert record.connected is stays
-        assert (n1.node.sessions.get(client.session) is not None) and client.connection.closed is None
+        assert n1.node.sessions.get(client.session) is not None
+        assert client.connection.closed is None
 
     run_virtually(scene, **SETTINGS)
 

@@ -21,7 +21,9 @@ for at = 3, #ARGV do
   if redis.call('ZADD', KEYS[2], 'NX', now + ARGV[1], ARGV[at]) == 1 then
     local term = redis.call('HINCRBY', KEYS[1], 'term', 1)
     redis.call('HSET', KEYS[3], ARGV[at], ARGV[1] .. ' ' .. term)
-    redis.call('HSETNX', KEYS[4], ARGV[at], 0)
+    if not redis.call('HGET', KEYS[4], ARGV[at]) then
+      redis.call('HSET', KEYS[4], ARGV[at], 0)
+    end
     granted[#granted + 1] = ARGV[at]
   end
 end

@@ -81,8 +81,8 @@ class TakeoverStages:
 class SessionStage:
     """Puts the sessions that the node still owns on the clock, one partition a step.
 
-    Of those that are on the clock the windows begin anew, if the node may have had a word to say about them that the grid
-    was not there to hear. A node that dies while the grid is there has said it (P7).
+    The windows of those that were on the clock already begin anew, if the node may have known more of them than the
+    grid: it has not told that all is saved since the grid was unreachable (P7).
 
     What belongs to a session goes with it, and so do its subscriptions, what it consumes from queues and the messages
     that it holds there: all of it waits for the session's client, at any node, until its window is over.
