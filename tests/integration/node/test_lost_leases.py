@@ -81,9 +81,9 @@ async def test_what_is_written_while_a_lease_is_taken_is_written_again_under_it(
                 raise LeaseLost("the process stood still")
             return await renew(me, **how)
 
-        async def join_while_a_session_is_used(me: NodeRef, *, lease: float) -> None:
+        async def join_while_a_session_is_used(me: NodeRef, **how: Any) -> None:
             await store.write_again([session])
-            await join(me, lease=lease)
+            await join(me, **how)
 
         monkeypatch.setattr(nodes, "renew", renew_once_too_late)
         monkeypatch.setattr(nodes, "join", join_while_a_session_is_used)

@@ -16,10 +16,16 @@ import pytest
 
 from gateway.adapters.memory import LoopbackConnection
 from gateway.catalogue import log_events as events
+from gateway.catalogue.takeover_log_events import WINDOWS_PROLONGED
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import SessionId
+from gateway.local.proxy import FaultProxy
 from gateway.ports import GridState
+from tests.support.nodes import eventually, running_node
 from tests.support.numbering import packets_of
+from tests.support.raw_client import RawClient
+from tests.support.redis_server import RedisServer, unique_prefix
+from tests.support.times import scaled
 from tests.support.virtual_cluster import VirtualCluster, VirtualNode, run_virtually
 
 pytestmark = pytest.mark.promise("P7", "P10")
@@ -152,6 +158,29 @@ def test_a_session_that_left_anew_in_an_outage_outlives_its_node(outage: str, le
     run_virtually(scene, **SETTINGS)
 
 
+def test_nodes_that_start_after_the_outage_end_no_session_by_what_they_find() -> None:
+    """All others were killed in it."""
+
+    async def scene(cluster: VirtualCluster) -> None:
+        n1, n2 = await cluster.start("n1", "n2")
+        client, ends = await open_and_leave(cluster, n1)
+        await at(cluster, ends - 1)
+        cluster.server.go_away()
+        assert (await client.resume(n1))["outcome"] == "reattached"
+        client.leave()
+        left = cluster.now()
+        cluster.kill(n1)
+        cluster.kill(n2)
+        await at(cluster, left + LEASE)
+        cluster.server.come_back()
+        (n3,) = await cluster.start("n3")
+        await at(cluster, left + WINDOW - 1)
+        assert await client.is_held(n3)
+        assert [each["expired"] for each in n3.log.of(WINDOWS_PROLONGED)] == [str(n1.me)]
+
+    run_virtually(scene, **SETTINGS)
+
+
 @pytest.mark.parametrize("length", [1.5, 30.0])
 def test_who_comes_elsewhere_before_the_takeover_is_not_told_that_the_session_has_ended(length: float) -> None:
     async def scene(cluster: VirtualCluster) -> None:
@@ -255,5 +284,46 @@ def test_an_outage_before_the_last_word_of_a_node_lengthens_no_window_either() -
         await at(cluster, ends + LATE)
         assert not await client.is_held(n2)
         assert n2.log.of(events.TAKEOVER_FINISHED)
+        assert n2.log.of(WINDOWS_PROLONGED) == []
 
     run_virtually(scene, **SETTINGS)
+
+
+@pytest.mark.redis
+async def test_a_node_lost_while_redis_stood_still_loses_no_session() -> None:
+    """As the first of these tests, with a Redis that is suspended, and in real time."""
+    lease = {"lease": scaled(2.0), "lease_renew": scaled(0.4), "reap_interval": 0.2, "grid_timeout": scaled(0.5)}
+    async with RedisServer() as redis, FaultProxy("127.0.0.1", redis.port) as way:
+        prefix = unique_prefix()
+        through = {"grid": f"redis://127.0.0.1:{way.port}/0", "grid_prefix": prefix}
+        async with (
+            running_node("n1", **lease, **through) as n1,
+            running_node("n2", **lease, grid=redis.url, grid_prefix=prefix) as n2,
+        ):
+            grid = n2.gateway.node._context.grid
+            await eventually(lambda: len(n2.gateway.node._membership.alive) == 2)
+            while True:
+                async with RawClient(n1.url) as raw:
+                    opened = await raw.hello(window=scaled(3.0))
+                session = SessionId(opened["session"])
+                if session_partition(session) % 2 == 1:
+                    break
+            deadlines = f"{prefix}:{{s{session_partition(session)}}}:deadlines"
+            ends: list[Any] = []
+            while not ends:
+                ends = [each for each in [await redis.call("ZSCORE", deadlines, session)] if each is not None]
+            redis.suspend()
+            await eventually(lambda: n1.gateway.node._context.grid.state is GridState.UNREACHABLE)
+            async with RawClient(n1.url) as back:
+                again = await back.resume(opened["token"], attempt=1)
+                assert again["outcome"] == "reattached"
+            way.refuse()
+            way.cut()
+            redis.resume()
+            await eventually(lambda: bool(n2.log.of(events.TAKEOVER_FINISHED)), within=20.0)
+            assert n2.log.of(WINDOWS_PROLONGED)
+            longer = await redis.call("ZSCORE", deadlines, session)
+            assert longer > ends[0]
+            async with RawClient(n2.url) as elsewhere:
+                assert (await elsewhere.resume(again["token"], attempt=2))["outcome"] == "failed_over"
+            assert await grid.sessions.find(session) is not None

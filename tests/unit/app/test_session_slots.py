@@ -23,6 +23,7 @@ OF_THE_GRID: Final = {
 
 OF_THE_NODE: Final = {
     *("lane", "selecting", "resuming", "ending", "dropped", "given_by", "elsewhere_until", "arriving"),
+    "left_at",
     *("account", "counted", "permissions", "rests_until", "retained"),
 }
 """Of what this node does with it, or counts of it: tasks, locks, the accounts of its principal, partitions."""

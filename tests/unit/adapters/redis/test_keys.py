@@ -27,6 +27,7 @@ def all_keys() -> list[str]:
         KEYS.clocks,
         KEYS.lost,
         KEYS.master,
+        KEYS.saved,
     ]
     zones = [KEYS.zones.records, KEYS.zones.news, KEYS.zones.carriers, KEYS.zones.cursors("there/1")]
     zones += [KEYS.zones.interest, KEYS.zones.interest_tellers, KEYS.zones.interest_news]
