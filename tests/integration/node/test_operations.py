@@ -128,9 +128,9 @@ async def test_nothing_is_published_while_nobody_watches(pair: Pair, monkeypatch
     renewals: Counter[str] = Counter()
     renew = memory._data.leases.renew
 
-    def counted(node: NodeRef, *how: Any) -> LeaseTable:
+    def counted(node: NodeRef, *how: Any, **said: Any) -> LeaseTable:
         renewals[node.node] += 1
-        return renew(node, *how)
+        return renew(node, *how, **said)
 
     monkeypatch.setattr(memory._data.leases, "renew", counted)
     nodes = [each.gateway.node for each in (pair.n1, pair.n2)]

@@ -292,10 +292,15 @@ def test_an_outage_before_the_last_word_of_a_node_lengthens_no_window_either() -
 @pytest.mark.redis
 async def test_a_node_lost_while_redis_stood_still_loses_no_session() -> None:
     """As the first of these tests, with a Redis that is suspended, and in real time."""
-    lease = {"lease": scaled(2.0), "lease_renew": scaled(0.4), "reap_interval": 0.2, "grid_timeout": scaled(0.5)}
+    lease: dict[str, Any] = {
+        "lease": scaled(2.0),
+        "lease_renew": scaled(0.4),
+        "reap_interval": 0.2,
+        "grid_timeout": scaled(0.5),
+    }
     async with RedisServer() as redis, FaultProxy("127.0.0.1", redis.port) as way:
         prefix = unique_prefix()
-        through = {"grid": f"redis://127.0.0.1:{way.port}/0", "grid_prefix": prefix}
+        through: dict[str, Any] = {"grid": f"redis://127.0.0.1:{way.port}/0", "grid_prefix": prefix}
         async with (
             running_node("n1", **lease, **through) as n1,
             running_node("n2", **lease, grid=redis.url, grid_prefix=prefix) as n2,
