@@ -20,7 +20,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import topology_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef, SessionId
-from gateway.ports import GridUnavailable, LeaseLost, LeaseTable, Master, MasterWish
+from gateway.ports import ALL_SAVED, GridUnavailable, LeaseLost, LeaseTable, Master, MasterWish
 
 EXPIRE_BATCH: Final = 20
 """Sessions per step that the reaper ends: some milliseconds of the grid if each of them consumed from a queue. When a
@@ -81,7 +81,8 @@ class Membership:
         self._presence = presence
         self.namesakes = Namesakes(context)
         self._table = LeaseTable((), ())
-        self._looked_at = -inf
+        self._saved = ALL_SAVED
+        self._heard_at = -inf
         self._searched = GridGeneration(0)
         self._watchers = sessions.delivery.watchers
         self._reports: Reports | None = None
@@ -126,7 +127,6 @@ class Membership:
             GridUnavailable: the grid is unreachable.
         """
         await self._grid_recovery.lease.take()
-        self._renew_now.set()
 
     async def keep_lease(self) -> None:
         """Renew for ever."""
@@ -149,19 +149,28 @@ class Membership:
 
     async def _renew(self) -> None:
         watch = 0.0 if self._reports is None else self._reports.watch
-        kept = await self._grid_recovery.lease.keep(watch=watch, wish=self._wish())
-        if kept.expired:
-            self._background.once(self._grid_recovery.verify(), "verify-sessions")
-        before, self._table = self._table.master, kept.table
-        self._looked_at = self._clock.monotonic()
+        before, self._table = self._table.master, await self._keep(watch, self._wish())
         if before != self.master:
             self._metrics.add(catalogue.MASTER_CHANGES)
             self._on_master()
             shown = [None if each is None else each.node.node for each in (self.master, before)]
             self._log.emit(events.MASTER_CHANGED, master=shown[0], before=shown[1])
         for tell in self._on_table:
-            tell(kept.table)
+            tell(self._table)
         self._watchers.told(watched=self._table.watched)
+
+    async def _keep(self, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP) -> LeaseTable:
+        asked = self._clock.monotonic()
+        kept = await self._grid_recovery.lease.keep(watch=watch, wish=wish)
+        if kept.expired:
+            self._background.once(self._grid_recovery.verify(), "verify-sessions")
+        self._saved, self._heard_at = kept.table.saved, asked
+        return kept.table
+
+    async def _hear_what_is_saved(self) -> None:
+        """Make sure that this node has heard of the last outage, and who has a lease; mostly it has, as it renews."""
+        if self._clock.monotonic() - self._heard_at > self._parameters.lease:
+            await self._keep()
 
     async def _grant_lost_leases(self) -> None:
         """Give a lease to nodes that own connected sessions and have none; once in each generation (P7, P11).
@@ -189,9 +198,10 @@ class Membership:
         Raises:
             GridUnavailable: the grid is unreachable.
         """
+        with suppress(LeaseLost):
+            await self._hear_what_is_saved()
         record = await self._grid.sessions.find(session)
-        others = {*self._table.alive, *self._table.expired} - {self._me}
-        return record is not None and record.owner in others
+        return record is not None and record.owner != self._me and record.owner in self._saved.nodes
 
     async def reap(self) -> None:
         """End sessions whose window is over, and do what is due in queues, for ever.
@@ -204,17 +214,15 @@ class Membership:
                 # What looks expired in a grid that was rolled back may be a living session that its node has yet to
                 # restore.
                 continue
-            if self._clock.monotonic() - self._looked_at > self._parameters.lease:
-                # It has yet to hear of the outage that is over, and who has a lease.
-                continue
             alive = self._table.alive
             try:
+                await self._hear_what_is_saved()
                 await self._end_sessions(share_of(self._me, alive, SESSION_PARTITIONS))
                 if self._may_have_queues():
                     # One after the other, as above: what is due in all of them together takes the grid long.
                     for partition in share_of(self._me, alive, TOPIC_PARTITIONS):
                         await self._grid.queues.fire(partition)
-            except GridUnavailable:
+            except (GridUnavailable, LeaseLost):
                 continue
 
     async def _end_sessions(self, partitions: Sequence[int]) -> None:
@@ -230,7 +238,7 @@ class Membership:
                     partition,
                     limit=EXPIRE_BATCH,
                     execute=execute,
-                    saved=self._table.saved,
+                    saved=self._saved,
                     patience=SPARED_LEASES * self._parameters.lease,
                 )
                 for ended in batch:

@@ -158,7 +158,8 @@ def test_a_session_that_left_anew_in_an_outage_outlives_its_node(outage: str, le
     run_virtually(scene, **SETTINGS)
 
 
-def test_nodes_that_start_after_the_outage_end_no_session_by_what_they_find() -> None:
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_nodes_that_start_after_the_outage_end_no_session_by_what_they_find(*, comes_back: bool) -> None:
     """All others were killed in it."""
 
     async def scene(cluster: VirtualCluster) -> None:
@@ -174,6 +175,12 @@ def test_nodes_that_start_after_the_outage_end_no_session_by_what_they_find() ->
         await at(cluster, left + LEASE)
         cluster.server.come_back()
         (n3,) = await cluster.start("n3")
+        while comes_back:
+            answer = await client.resume(n3)
+            if answer.get("code") != "try_later":
+                assert answer.get("outcome") == "failed_over", answer
+                return
+            await asyncio.sleep(0.5)
         await at(cluster, left + WINDOW - 1)
         assert await client.is_held(n3)
         assert [each["expired"] for each in n3.log.of(WINDOWS_PROLONGED)] == [str(n1.me)]
