@@ -189,6 +189,21 @@ async def test_a_node_that_has_told_since_an_outage_has(harness: Harness) -> Non
     assert await lost(harness, n2) is False
 
 
+async def test_an_outage_is_over_also_if_nobody_who_lives_has_lost_the_grid(harness: Harness) -> None:
+    """It stood still just so long that another node gave it up, which had asked before."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n2.nodes.join(N2, lease=LONG)
+    await n1.nodes.join(N1, lease=harness.roomy, saved_ago=0.0)
+    await harness.stall()
+    waiting = asyncio.ensure_future(n2.nodes.takeovers())
+    await asyncio.sleep(0)
+    await harness.advance(harness.roomy / 2)
+    await harness.flow()
+    await waiting
+    await n2.nodes.renew(N2, lease=LONG)
+    assert await lost(harness, n2) is True
+
+
 async def test_nobody_knows_what_a_node_has_saved_whose_lease_the_grid_has_lost(harness: Harness) -> None:
     n2 = await harness.grid("n2")
     await n2.nodes.join(N2, lease=LONG)

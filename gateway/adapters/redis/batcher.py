@@ -280,6 +280,9 @@ class Batcher(Executor):
         wrong_type: called with the first key of each command that Redis refuses because a key is of another type.
         redirected: given each group of which commands were redirected, and answers it; None if its caller is told.
         pipeline_bytes: packed bytes after which a pipeline is closed; see ``bytes_for_each``.
+
+    Attributes:
+        slowest: seconds that an answer took at most; whoever reads it sets it back.
     """
 
     def __init__(
@@ -314,6 +317,7 @@ class Batcher(Executor):
         self._watch: asyncio.TimerHandle | None = None
         self._why_shut = GridUnavailable("the grid has not been reached yet")
         self._open = False
+        self.slowest = 0.0
 
     # --- for callers --------------------------------------------------------------------------------------------------
 
@@ -522,7 +526,9 @@ class Batcher(Executor):
         flight.groups -= 1
         if flight.groups == 0:
             self._flights.popleft()
-            self._metrics.observe(GRID_STEP_SECONDS, asyncio.get_running_loop().time() - flight.sent)
+            took = asyncio.get_running_loop().time() - flight.sent
+            self._metrics.observe(GRID_STEP_SECONDS, took)
+            self.slowest = max(self.slowest, took)
             self._work.set()
             self._settle()
 

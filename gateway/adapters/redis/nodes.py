@@ -153,6 +153,7 @@ class RedisNodes:
                 ),
                 *(clock.argument(), str(node), _milliseconds(lease), _milliseconds(watch) if watch else 0),
                 *(clock.last, clock.shift, clock.since, clock.age(), wish.value, self._saved_until(saved_ago)),
+                int(self._batcher.has_waited()),
             )
         )
         seal, said, shift, *looked = reply

@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from gateway.adapters.redis.batcher import Batcher, Executor, Group, Redirected
 from gateway.adapters.redis.keys import Keys
@@ -31,6 +31,11 @@ from gateway.ports import GridUnavailable
 
 _FIRST_KEY_OF_A_SCRIPT = 3
 """After EVALSHA, the hash and the number of keys; the key of any other command is its second word."""
+
+
+LONG_WAIT_SHARE: Final = 0.25
+"""Of the time limit of a command: after a node has waited for so long, another one, which had asked before, may have
+taken the grid for unreachable. Mostly a node asks for something every second, as it looks for what is due."""
 
 
 class Router(Executor):
@@ -88,6 +93,16 @@ class Router(Executor):
         if not self.batchers:
             raise GridUnavailable(str(self._why_shut))
         return self.batchers[self._topology.shard(tag)]
+
+    def has_waited(self) -> bool:
+        """Tell whether an answer has taken so long that others may have taken the grid for unreachable.
+
+        Since this was asked last, or the grid was adopted.
+        """
+        slowest = max((each.slowest for each in self.batchers), default=0.0)
+        for each in self.batchers:
+            each.slowest = 0.0
+        return slowest > LONG_WAIT_SHARE * self._timeout
 
     # --- for the grid connection --------------------------------------------------------------------------------------
 

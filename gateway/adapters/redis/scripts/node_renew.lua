@@ -19,6 +19,7 @@
 -- ARGV[7] how long the node had followed it when it last fitted (ms)
 -- ARGV[8] take: the node becomes the master if there is none; keep: it stays what it is; yield: it is not the master
 -- ARGV[9] up to when all that happened to the node's sessions is in the grid (ms); '' leaves what it told before
+-- ARGV[10] 1 if the caller had to wait for an answer so long that others may have taken the grid for unreachable, else 0
 -- Result  {seal of the generation, clock of Redis (ms), shift (ms), nodes alive, nodes expired, term, 1 if somebody
 --         watches, else 0, master or '', its term, {node, up to when it has saved all (ms), ...}, when the last outage
 --         was over (ms) or ''}, or the first three if the lease expired; '' for the seal of a grid
@@ -46,6 +47,9 @@ if ARGV[4] ~= '0' then
   redis.call('HSET', KEYS[5], ARGV[1], table.concat({ARGV[4], ARGV[5], ARGV[6], ARGV[7]}, ' '))
 end
 tell_saved(KEYS[8], ARGV[1], ARGV[9])
+if ARGV[10] == '1' then
+  redis.call('HSET', KEYS[1], 'outage_over', string.format('%.0f', now))
+end
 local watched = tonumber(redis.call('HGET', KEYS[1], 'watched')) or 0
 if ARGV[3] ~= '0' and now + ARGV[3] > watched then
   watched = now + ARGV[3]
