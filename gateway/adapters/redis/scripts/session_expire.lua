@@ -9,7 +9,8 @@
 -- ARGV[3] nothing is spared whose deadline is not later than this (ms)
 -- ARGV[4..] nodes, each followed by up to when it has told that all that happened to its sessions is in the grid (ms)
 -- Result  'foreign' if what is there cannot have come from the gateway: it is off the clock; else {'marked', topic
---         partitions that may hold receipts, window (s), owner, reason, epoch[, wills as wills.lua has them]}, 'spared' if its owner may know of a later deadline, or 'alive' if there is nothing to do
+--         partitions that may hold receipts, window (s), owner, reason, epoch[, wills as wills.lua has them]}, 'spared' if
+--         its owner may know of a later deadline, or 'alive' if there is nothing to do
 --
 -- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
 -- Needs clock.lua and wills.lua.
