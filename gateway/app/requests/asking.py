@@ -47,6 +47,7 @@ from gateway.ports import (
     AskedAll,
     AskResult,
     AskState,
+    Given,
     GridRefused,
     GridUnavailable,
     HandlerSelectors,
@@ -133,7 +134,7 @@ class Asking:
         store: FencedStore,
         sessions: Sessions,
         authorisation: Authorisation,
-        followed: FollowedPartitions,
+        followed: FollowedPartitions[Given | Over],
     ) -> None:
         self._exchanges = context.grid.exchanges
         self._depth = context.parameters.topic_depth

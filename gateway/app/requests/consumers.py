@@ -13,6 +13,7 @@ it; so nothing of this goes along when a session is handed over. Nothing here as
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from math import inf
 from typing import Final
 
@@ -20,6 +21,7 @@ from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.followed_partitions import FollowedPartitions
 from gateway.app.requests.shared_feeder import SharedFeeder
 from gateway.app.session.consumer import Consumer, Terms
 from gateway.app.session.session import Session
@@ -84,8 +86,7 @@ class Consumers:
         self._log = context.log
         self._store = store
         self._sessions = sessions
-        self._following: dict[int, set[Session]] = {}
-        """The sessions that consume, by partition."""
+        self._followed: FollowedPartitions[Assigned] = FollowedPartitions(context.grid.queues)
         self._count = 0
         sessions.tell_of_leaving(self.forget)
         context.metrics.watch(catalogue.QUEUE_CONSUMERS, lambda: self._count)
@@ -99,31 +100,42 @@ class Consumers:
             Outdated, SessionLost: see ``fencing``.
             GridUnavailable: it may have been done; asking again does no harm.
         """
-        attached = await self._store.attach_consumer(session, queue, terms)
-        if isinstance(attached, AttachRefused):
-            return attached
         partition = topic_partition(queue, self._depth)
-        consumer = Consumer(queue, partition, terms, attached.position)
         known = None if session.consumers is None else session.consumers.get(queue)
-        if known is not None and known.terms.mode is terms.mode:
-            # Another credit: what the client was sent is not sent again.
-            known.terms, known.position = terms, attached.position
-            self._take_in(session, known, attached)
-            return None
-        consumer.assign(attached.held)
+        async with nullcontext() if known is None else known.asking:
+            with self._followed.expecting(partition):
+                attached = await self._ask(session, queue, terms)
+                if isinstance(attached, AttachRefused):
+                    return attached
+                if not session.dropped:
+                    self._attached(session, Consumer(queue, partition, terms, attached.position), attached)
+        return None
+
+    async def _ask(self, session: Session, queue: TopicPath, terms: Terms) -> Attached | AttachRefused:
+        partition = topic_partition(queue, self._depth)
+        while True:
+            attached = await self._store.attach_consumer(session, queue, terms)
+            if isinstance(attached, AttachRefused) or self._followed.reads_from(partition, attached.position):
+                return attached
+            # Who attached later is known already: what was told between the two is read by nobody.
+
+    def _attached(self, session: Session, consumer: Consumer, attached: Attached) -> None:
         if session.consumers is None:
             session.consumers = {}
+        known = session.consumers.get(consumer.queue)
+        if known is not None and known.terms.mode is consumer.terms.mode:
+            # Another credit: what the client was sent is not sent again.
+            known.terms = consumer.terms
+            self._take_in(session, known, attached)
+            return
         if known is None:
             self._count += 1
-            if queue.startswith(SHARED):
-                self._feeder.begin(queue)
-        session.consumers[queue] = consumer
-        followers = self._following.setdefault(partition, set())
-        if not followers:
-            self._queues.follow(partition, attached.position)
-        followers.add(session)
-        self._wake(session, consumer)
-        return None
+            if consumer.queue.startswith(SHARED):
+                self._feeder.begin(consumer.queue)
+        session.consumers[consumer.queue] = consumer
+        for item in self._take_in(session, consumer, attached):
+            if (item.session, item.queue) == (session.id, consumer.queue):
+                consumer.assign(item.messages)
 
     async def leave(self, session: Session, queue: TopicPath) -> None:
         """Let a session consume no more.
@@ -132,8 +144,11 @@ class Consumers:
             Outdated, SessionLost, GridUnavailable: as above.
         """
         consumer = None if session.consumers is None else session.consumers.get(queue)
-        await self._store.detach_consumer(session, queue, DeliveryTag(0) if consumer is None else consumer.seen)
-        if consumer is not None:
+        if consumer is None:
+            await self._store.detach_consumer(session, queue, DeliveryTag(0))
+            return
+        async with consumer.asking:
+            await self._store.detach_consumer(session, queue, consumer.seen)
             self._drop(session, consumer)
 
     def forget(self, session: Session) -> None:
@@ -152,10 +167,7 @@ class Consumers:
         if not consumers:
             session.consumers = None
         if not any(each.partition == consumer.partition for each in consumers.values()):
-            followers = self._following.get(consumer.partition, set())
-            followers.discard(session)
-            if not followers and self._following.pop(consumer.partition, None) is not None:
-                self._queues.unfollow(consumer.partition)
+            self._followed.leave(session, consumer.partition)
 
     # --- Given --------------------------------------------------------------------------------------------------------
 
@@ -163,6 +175,7 @@ class Consumers:
         """Take in what is assigned, for ever."""
         async for item in self._queues.deliveries():
             if isinstance(item, Assigned):
+                self._followed.note(item)
                 self._assigned(item)
             else:
                 self._background.once(self._attach_again(item.partition), f"consumers-{item.partition}")
@@ -177,33 +190,42 @@ class Consumers:
 
     async def _attach_again(self, partition: int) -> None:
         """The grid has lost writes, or this node its place: ask what its consumers hold."""
+        sessions = self._followed.lost(partition)
         await self._store.until_available()
-        for session in list(self._following.get(partition, ())):
+        for session in sessions:
             for consumer in list((session.consumers or {}).values()):
                 if consumer.partition == partition:
                     await self._attach_one_again(session, consumer)
 
     async def _attach_one_again(self, session: Session, consumer: Consumer) -> None:
-        attached: Attached | AttachRefused | None = None
-        while not session.dropped and attached is None:
-            try:
-                attached = await self._store.attach_consumer(session, consumer.queue, consumer.terms)
-            except GridUnavailable:
-                await self._store.until_available()
-            except Outdated:
-                continue
-            except SessionLost:
-                return
-        if isinstance(attached, Attached) and session.consumers is not None:
-            consumer.position = attached.position
-            self._queues.follow(consumer.partition, attached.position)
-            self._take_in(session, consumer, attached)
+        async with consumer.asking:
+            while self._is_current(session, consumer):
+                try:
+                    with self._followed.expecting(consumer.partition):
+                        attached = await self._ask(session, consumer.queue, consumer.terms)
+                        if isinstance(attached, Attached) and self._is_current(session, consumer):
+                            self._take_in(session, consumer, attached)
+                except GridUnavailable:
+                    await self._store.until_available()
+                except Outdated:
+                    continue
+                except SessionLost:
+                    return
+                else:
+                    return
 
-    def _take_in(self, session: Session, consumer: Consumer, attached: Attached) -> None:
+    def _take_in(self, session: Session, consumer: Consumer, attached: Attached) -> list[Assigned]:
+        """Take in what a session holds; returns what its partition was told of while that was asked for.
+
+        What was assigned later may be known by then, and is left alone: tags only rise.
+        """
         held = {each.tag: each.message for each in attached.held}
-        consumer.forget([tag for tag, message in consumer.held.items() if held.get(tag) != message])
+        newest = max([attached.newest, *held])
+        consumer.forget([tag for tag, message in consumer.held.items() if tag <= newest and held.get(tag) != message])
         consumer.assign(attached.held)
+        consumer.position = max(consumer.position, attached.position)
         self._wake(session, consumer)
+        return self._followed.enter(session, consumer.partition, attached.position)
 
     # --- Sent ---------------------------------------------------------------------------------------------------------
 

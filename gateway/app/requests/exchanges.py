@@ -31,7 +31,7 @@ class Exchanges:
         self._store = store
         self._exchanges = context.grid.exchanges
         self._background = context.background
-        self._followed = FollowedPartitions(context.grid.exchanges)
+        self._followed: FollowedPartitions[Given | Over] = FollowedPartitions(context.grid.exchanges)
         self._handling = QuestionHandling(context, store, sessions, authorisation, self._followed)
         self._asking = Asking(context, store, sessions, authorisation, self._followed)
         sessions.tell_of_leaving(self.forget)

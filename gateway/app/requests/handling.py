@@ -50,6 +50,7 @@ from gateway.ports import (
     Handling,
     HandlingRefused,
     HeldQuestion,
+    Over,
     TakenQuestion,
 )
 
@@ -92,7 +93,7 @@ class QuestionHandling:
         store: FencedStore,
         sessions: Sessions,
         authorisation: Authorisation,
-        followed: FollowedPartitions,
+        followed: FollowedPartitions[Given | Over],
     ) -> None:
         self._depth = context.parameters.topic_depth
         self._value_bytes = context.parameters.limits.value_bytes

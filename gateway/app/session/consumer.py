@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
@@ -53,10 +54,12 @@ class Consumer:
         reading: messages are being read.
         accepting: messages are being accepted for the client.
         waking: it will be looked at again in a moment.
+        asking: held while the grid is asked to change whether, and by which terms, the session consumes.
     """
 
     __slots__ = (
         "accepting",
+        "asking",
         "held",
         "partition",
         "pending",
@@ -85,6 +88,7 @@ class Consumer:
         self.settling: list[DeliveryTag] = []
         self.seen = DeliveryTag(0)
         self.reading = self.accepting = self.waking = False
+        self.asking = asyncio.Lock()
 
     def assign(self, messages: tuple[Assignment, ...]) -> None:
         """Take in what the session was given; what is known already is left alone."""
