@@ -193,6 +193,20 @@ def test_a_current_value_takes_the_place_of_updates_only_where_values_are_shown(
     assert promises(account.violations) == expected
 
 
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize(("again", "expected"), [(False, []), (True, ["P13"])])
+def test_a_value_that_is_due_may_come_late_and_once(again: bool, expected: list[str]) -> None:
+    """Found: the grid refused all steps for four seconds after a failover, and its node was suspended then."""
+    account = SessionUpdates("watcher")
+    account.update(1.0, "t/1", 3, 3, snapshot=True)
+    account.shown(2.0)
+    if again:
+        account.update(3.0, "t/1", 3, 3, snapshot=True)
+    account.update(3.0 + NEAR, "t/1", 9, 9, snapshot=True)
+    account.finish()
+    assert promises(account.violations) == expected
+
+
 def test_a_version_that_was_put_back_is_no_missing_update() -> None:
     """Found: values 21, put back twice, and 22: versions 1, 3, and nothing in between that anybody published."""
     account = SessionUpdates("watcher")

@@ -243,7 +243,7 @@ class SessionUpdates:
             self._violated("P6", at, f"one version with two values: {came}")
         elif not snapshot and not seen.fresh:
             self._violated("P2", at, f"delivered twice: {came}")
-        seen.fresh = False
+        seen.at, seen.fresh = at, False
 
     def _compare_first(self, at: float, topic: str, now: Seen, folded: int) -> None:
         """Compare what is missing before the first update of a topic with what the update says of it."""
@@ -286,7 +286,8 @@ class SessionUpdates:
                 f"{topic}: value {now.value} version {now.version} folded {folded} "
                 f"after value {before.value} version {before.version}"
             )
-            self._jumps.append(Hole(at, at - NEAR, topic, missing - folded, came))
+            # Values that are due come when the grid can tell that they are new enough, however long it is away.
+            self._jumps.append(Hole(at, min(at - NEAR, before.at), topic, missing - folded, came))
 
     def _is_shown(self, jump: Hole) -> bool:
         return any(jump.since - self._slack <= shown <= jump.at + NEAR for shown in self._shown)
