@@ -441,7 +441,7 @@ class Run:
                 return False
 
         if not await in_time(settled, within):
-            left = [f"{queue}: {look.unsettled}" for queue, look in self.account.messages.looks.items()]
+            left = [f"{queue}: {look.left}" for queue, look in self.account.messages.looks.items() if look.unsettled]
             self._crowd.violated("P15", "queues", f"{within:g} s {when}: messages are not settled: {left}")
 
     def _clients(self) -> list[Application | Witness]:

@@ -191,3 +191,8 @@ def test_a_message_that_nobody_sent() -> None:
     account = Messages()
     assert not account.given(1.0, QUEUE, 9, Given(1.0, "a", 7, marked=False))
     assert promises(account.violations) == ["P15"]
+
+
+def test_what_is_left_is_told_with_its_place() -> None:
+    look = QueueLook(1.0, "jobs", {1: 10, 2: 20, 3: 30, 4: 40}, ready=[3], held=[("a", 1)], dead={4: "rejected"})
+    assert (look.unsettled, look.left) == (3, "3, 1 held by a; 3 is ready")

@@ -32,6 +32,9 @@ from tests.chaos.account.publishes import Lost
 from tests.chaos.account.sessions import LAG
 from tests.chaos.account.violation import Violation, generation_of
 
+NAMED: Final = 3
+"""Messages of a queue that are named."""
+
 SLACK: Final = 2.0
 """Seconds by which a client may tell of a recovery and of the messages around it in another order than they came."""
 
@@ -147,6 +150,15 @@ class QueueLook:
     held: Sequence[tuple[str, int]] = ()
     dead: Mapping[int, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> str:
+        """Where the messages are that are not settled, some of them."""
+        places = [f"{message} held by {session}" for session, message in self.held]
+        places += [f"{message} is ready" for message in self.ready] + [
+            f"{message} is delayed" for message in self.delayed
+        ]
+        return f"{self.unsettled}, {'; '.join(places[:NAMED]) or 'in no place'}"
 
     @property
     def unsettled(self) -> int:
