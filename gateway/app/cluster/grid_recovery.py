@@ -205,8 +205,9 @@ class GridRecovery:
         first = inf
         if self._store.replicated:
             async for some in portions(self._sessions, LOOKED_AT_ONCE):
-                untold = [each.left_at for each in some if not (each.connected or each.on_clock or each.dropped)]
-                first = min([first, *untold])
+                away = [each.left_at for each in some if not (each.connected or each.on_clock or each.dropped)]
+                # Of one that never had a client here, such as one that is being handed over, the grid knows all.
+                first = min([first, *(each for each in away if each > -inf)])
         return first
 
     def _is_up(self) -> bool:

@@ -21,6 +21,7 @@ from gateway.core.topics.topics import session_partition
 from gateway.core.types import SessionId
 from gateway.local.proxy import FaultProxy
 from gateway.ports import GridState
+from tests.support.delivery import DeliveryBench
 from tests.support.nodes import eventually, running_node
 from tests.support.numbering import packets_of
 from tests.support.raw_client import RawClient
@@ -292,6 +293,21 @@ def test_an_outage_before_the_last_word_of_a_node_lengthens_no_window_either() -
         assert not await client.is_held(n2)
         assert n2.log.of(events.TAKEOVER_FINISHED)
         assert n2.log.of(WINDOWS_PROLONGED) == []
+
+    run_virtually(scene, **SETTINGS)
+
+
+def test_a_session_that_never_had_a_client_is_in_nobodys_way() -> None:
+    """Found by chaos: one that is being handed over has left at no time, and its node lost its lease to that number."""
+
+    async def scene(cluster: VirtualCluster) -> None:
+        n1, n2 = await cluster.start("n1", "n2")
+        n1.node.sessions.add(DeliveryBench().session())
+        cluster.server.go_away()
+        await at(cluster, cluster.now() + 2)
+        cluster.server.come_back()
+        back = cluster.now()
+        await cluster.until(lambda: n2.node._membership._saved.nodes.get(n1.me, 0.0) > back)
 
     run_virtually(scene, **SETTINGS)
 
