@@ -205,6 +205,7 @@ class Consumers:
                         attached = await self._ask(session, consumer.queue, consumer.terms)
                         if isinstance(attached, Attached) and self._is_current(session, consumer):
                             self._take_in(session, consumer, attached)
+                            self._feeder.look_again(consumer.queue)
                 except GridUnavailable:
                     await self._store.until_available()
                 except Outdated:

@@ -205,27 +205,24 @@ class QuestionHandling:
                 return True
             if isinstance(answer, HandlingRefused):
                 return False
-            if handler is None:
-                handler = exchange.handlers[partition] = Handler(partition)
+            # The client may have answered meanwhile the last question of what it handles no more.
+            handler = exchange.handlers.setdefault(partition, Handler(partition))
             self._told(session, exchange, handler, Told(epoch, handling), answer)
         return True
 
     def _told(self, session: Session, exchange: Exchange, handler: Handler, told: Told, answer: Handled) -> None:
         self._count += _present(told) - _present(handler.told)
         handler.told, handler.position = told, answer.position
-        held = {each.tag for each in answer.held}
+        told_since = self._followed.enter(session, handler.partition, answer.position)
+        # What was told before this answer came, and was given after it was made, is not over.
+        given = [item.held for item in told_since if isinstance(item, Given) and item.session == session.id]
+        held = {each.tag for each in (*answer.held, *given)}
         for tag in [tag for tag in handler.known if tag not in held]:
             del handler.known[tag]
-        for each in answer.held:
+        for each in (*answer.held, *given):
             handler.give(each)
-        if not told.handling.selectors and not handler.known:
-            del exchange.handlers[handler.partition]
-            self._leave(session, exchange, handler.partition)
-            return
-        for item in self._followed.enter(session, handler.partition, answer.position):
-            if isinstance(item, Given) and item.session == session.id:
-                handler.give(item.held)
         self._wake(session, handler)
+        self._drop_if_done(session, exchange, handler)
 
     def presence_changed(self, session: Session) -> None:
         """The client of a session that handles questions has come, or gone."""
@@ -325,6 +322,8 @@ class QuestionHandling:
             self._metrics.add(catalogue.QUESTIONS_DELIVERED, len(taken))
             self._sessions.flusher.mark(session)
         self._wake(session, handler)
+        if session.exchange is not None:
+            self._drop_if_done(session, session.exchange, handler)
 
     async def _until_taken(
         self, session: Session, handler: Handler, page: Sequence[HeldQuestion]
@@ -405,9 +404,13 @@ class QuestionHandling:
             return
         for tag in tags:
             handler.known.pop(tag, None)
+        self._drop_if_done(session, exchange, handler)
+
+    def _drop_if_done(self, session: Session, exchange: Exchange, handler: Handler) -> None:
+        """Read a partition no more for a session that handles nothing in it, and has answered all that it had."""
         if not handler.known and handler.told is not None and not handler.told.handling.selectors:
-            del exchange.handlers[partition]
-            self._leave(session, exchange, partition)
+            del exchange.handlers[handler.partition]
+            self._leave(session, exchange, handler.partition)
 
     def _reply(self, session: Session, request: Answer, result: AnswerResult | RequestRefused | GridRefused) -> None:
         match result:

@@ -44,13 +44,15 @@ class _Feed:
     Attributes:
         queue: which.
         consumers: how many.
-        news: something was settled, or the last consumer has left.
+        news: something was settled, or the last consumer has left, or the queue may have gone back.
+        is_outdated: nobody knows where the queue is, because the grid has lost writes.
     """
 
     def __init__(self, queue: TopicPath) -> None:
         self.queue = queue
         self.consumers = 0
         self.news = asyncio.Event()
+        self.is_outdated = False
 
 
 class SharedFeeder:
@@ -113,6 +115,13 @@ class SharedFeeder:
         if feed is not None:
             feed.news.set()
 
+    def look_again(self, queue: TopicPath) -> None:
+        """The grid has lost writes: the queue may have gone back, and what it lacks is in the history."""
+        feed = self._feeds.get(queue)
+        if feed is not None:
+            feed.is_outdated = True
+            feed.news.set()
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     async def _run(self, feed: _Feed) -> None:
@@ -137,6 +146,10 @@ class SharedFeeder:
         known: Mapping[int, EventId] | None = None
         gap = False
         while feed.consumers and fed is not None:
+            if feed.is_outdated:
+                feed.is_outdated, known, gap = False, None, False
+                fed = await self._queues.feed(feed.queue, self._bounds)
+                continue
             if fed.ready >= AHEAD:
                 feed.news.clear()
                 fed = await self._queues.feed(feed.queue, self._bounds)
@@ -159,7 +172,7 @@ class SharedFeeder:
                 await self._wait(feed, number, known.get(number))
 
     async def _wait(self, feed: _Feed, number: int, reached: EventId | None) -> None:
-        """Wait until something is published behind a place, or nobody consumes any more."""
+        """Wait until something is published behind a place, or the queue may have gone back, or nobody consumes."""
         partition = self._replicas.get(number)
         position = StreamPosition.of(reached) if reached is not None else None
         if position is None:
@@ -169,7 +182,7 @@ class SharedFeeder:
         beyond = StreamPosition(position.grid_generation, position.sequence + 1)
         news = asyncio.ensure_future(self._replicas.reach(number, beyond))
         try:
-            while feed.consumers and not news.done():
+            while feed.consumers and not feed.is_outdated and not news.done():
                 feed.news.clear()
                 left = asyncio.ensure_future(feed.news.wait())
                 try:

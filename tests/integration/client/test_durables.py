@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
+from gateway.app.requests import shared_feeder
 from gateway.catalogue import log_events
 from gateway.client import (
     DurableInUse,
@@ -52,7 +53,10 @@ NOBODY = 1
 class Cluster:
     """Nodes over one grid, where orders have history, and a proxy in front of the first."""
 
-    def __init__(self, nodes: list[TestNode], proxy: CuttingProxy, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, memory: MemoryGridServer, nodes: list[TestNode], proxy: CuttingProxy, stack: AsyncExitStack
+    ) -> None:
+        self.memory = memory
         self.nodes = nodes
         self.proxy = proxy
         self._stack = stack
@@ -79,7 +83,7 @@ async def cluster(nothing_left_over: None) -> AsyncIterator[Cluster]:
             Destination(selector=parse_selector(ORDERS), limits=HistoryLimits(), origin=Origin.ADMINISTRATOR)
         )
         await eventually(lambda: all(each.gateway.node.destinations.table.has_history for each in nodes))
-        yield Cluster(nodes, proxy, stack)
+        yield Cluster(memory, nodes, proxy, stack)
 
 
 async def take(stream: DurableStream, count: int) -> list[int]:
@@ -291,6 +295,25 @@ async def test_what_nobody_consumes_waits_in_the_history(cluster: Cluster) -> No
     await cluster.publish(1, COUNT)
     consumer = await (await cluster.client(2)).subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=8)
     assert await settle(consumer, COUNT) == list(range(1, COUNT + 1))
+
+
+async def test_what_the_queue_lacks_after_the_grid_has_gone_back_comes_from_the_history(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not only when another event is published."""
+    for name in ("AHEAD", "FEED_AT_ONCE"):
+        monkeypatch.setattr(shared_feeder, name, 1)
+    session = await cluster.client(1)
+    one = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=1)
+    await cluster.publish(1, 6)
+    message = await anext(one)  # the second is ready then, and the others wait in the history
+    snapshot = cluster.memory.snapshot()
+    await message.accept()
+    assert await settle(one, 5) == [2, 3, 4, 5, 6]
+    cluster.memory.go_away()
+    cluster.memory.come_back(restarted=True, snapshot=snapshot)
+
+    assert await settle(one, 6) == [1, 2, 3, 4, 5, 6]
 
 
 async def test_what_is_not_kept_any_more_is_told_by_the_first_message_that_follows(cluster: Cluster) -> None:
