@@ -78,9 +78,9 @@ MEMORY_PATIENCE: Final = 10
 OUT_OF_MEMORY: Final = "the node has no memory for this request; ask for less at once, or later"
 
 
-def _may_be_asked_anew(session: Session, run: Iterable[Work]) -> bool:
+def _may_be_asked_anew(run: Iterable[Work]) -> bool:
     """Tell whether requests can be refused as retryable; not if another node may have executed one (protocol 5.2.4)."""
-    return not session.from_copy and not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
+    return not any(isinstance(work, Bye | Malformed) or work.resubmitted for work in run)
 
 
 class Requests:
@@ -227,11 +227,14 @@ class Requests:
     async def _until_known(self, session: Session, run: Sequence[Work], size: int) -> bool:
         """Take a step until the grid has answered; tells whether it was taken, before the session was dropped here."""
         failed = 0
+        if session.from_copy:
+            # The node that died may have executed what its copy did not have yet, and clients send it as new.
+            run = [maybe_executed(work) for work in run]
         while not session.dropped:
             try:
                 await self._step(session, run)
             except GridRefused:
-                if _may_be_asked_anew(session, run):
+                if _may_be_asked_anew(run):
                     raise
                 await self._store.until_available()
             except GridUnavailable:

@@ -104,7 +104,7 @@ class Publishing:
             with self._tracer.span(Operation.PUBLISH) as span:
                 span.note("requests", len(commands))
                 results = await self._store.publish(commands)
-            receipts = Receipts(commands, results, run, from_copy=session.from_copy)
+            receipts = Receipts(commands, results, run)
             self._reply(session, commands[0].ownership, run, receipts)
             self._metrics.observe(catalogue.PUBLISH_SECONDS, self._clock.monotonic() - began)
             for result in results:
@@ -222,7 +222,7 @@ class Publishing:
             raise Outdated
         if receipts.refused:
             for request in run:
-                if (request.resubmitted or session.from_copy) and request.request in receipts.refused:
+                if request.resubmitted and request.request in receipts.refused:
                     # Another node may have executed it (protocol 5.2.4).
                     raise GridRefused(receipts.refused[request.request])
 

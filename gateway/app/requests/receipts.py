@@ -18,7 +18,6 @@ class Receipts:
         commands: the publishes, in order.
         results: one for each; what follows a fenced one has no answer.
         run: the requests that they were made of, and others that were refused before.
-        from_copy: any of them may have been executed before; see ``Session``.
 
     Attributes:
         bodies: encoded replies of what was published, now or before.
@@ -52,8 +51,6 @@ class Receipts:
         commands: Sequence[PublishCommand],
         results: Sequence[PublishResult],
         run: Sequence[Publish],
-        *,
-        from_copy: bool = False,
     ) -> None:
         self.bodies: list[bytes] = []
         self.answered: list[RequestNumber] = []
@@ -65,11 +62,7 @@ class Receipts:
         self.fenced: str | None = None
         for command, result in zip(commands, results, strict=True):
             if isinstance(result, Published):
-                if (
-                    result.duplicate
-                    and not from_copy
-                    and not any(each.resubmitted for each in run if each.request == command.request)
-                ):
+                if result.duplicate and not any(each.resubmitted for each in run if each.request == command.request):
                     self.used.append(command.request)
                 else:
                     self._take(command.request, result)

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.app.cluster.mirror.gate import GatedConnection
+from gateway.core.destinations.destination import Destination, Origin
+from gateway.core.destinations.limits import QueueLimits
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import NodeRef, SessionId
 from gateway.core.wire.codes import MirrorMode
@@ -193,6 +196,34 @@ async def test_a_publish_that_no_copy_knows_of_is_executed_once_also_if_the_sess
             await published(third, 2, "c", 5)
             await published(third, 3, "c", 6)
         assert [value for _, _, value, _ in await values(watcher, 1)] == [6]
+
+
+@pytest.mark.promise("P4", "P15")
+async def test_a_message_that_no_copy_knows_of_is_sent_once(
+    mirrored: list[TestNode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos: it was refused, as if the client had used the number of its request before."""
+    n1, n2, _ = mirrored
+    jobs = Destination(selector=parse_selector("jobs/x"), limits=QueueLimits(), origin=Origin.FILE)
+    for node in mirrored:
+        node.gateway.node.destinations.table.put(jobs)
+    send = {"id": 2, "type": "send", "request": 2, "queue": "jobs/x", "value": 5}
+    async with RawClient(n1.url) as raw:
+        welcome = await subscribed(raw, "a/**")
+        await caught_up(n1)
+        received = last_id(raw)
+        monkeypatch.setattr(mirror_of(n1), "_write", lambda: None)
+        await raw.send(send)
+        sent = (await raw.expect("reply"))["sent"]
+        await n1.gateway.close()
+    async with RawClient(n2.url) as again:
+        back = await resumed(again, welcome["token"], received=received, oldest=2)
+        assert (back["outcome"], back["received"]) == ("mirrored", 1)
+        await again.send(send)
+        reply = await again.expect("reply")
+        assert (reply.get("error"), reply["sent"]) == (None, sent)
+        await again.send(send | {"id": 3, "request": 3})
+        assert (await again.expect("reply"))["sent"] > sent
 
 
 async def test_an_absent_client_has_what_it_is_owed_from_the_copy(mirrored: list[TestNode]) -> None:
