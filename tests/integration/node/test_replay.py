@@ -313,6 +313,23 @@ async def test_snapshots_that_had_not_all_come_come_again(n1: TestNode, n2: Test
             assert (notice["request"], notice["partitions"]) == (2, [A])
 
 
+async def test_of_what_was_not_complete_no_update_comes_before_the_value(n1: TestNode, n2: TestNode) -> None:
+    """10.6.3, P2: found by chaos, as a first update of a topic that said nothing of those before it."""
+    async with RawClient(n1.url) as bob, RawClient(n1.url) as raw:
+        ask = await publisher(bob)
+        event = await ask.publish("a/y", 1)
+        token, _ = await subscribed(raw, "a/x", "a/y")
+        await raw.cut()
+        await ask.publish("a/x", 1)
+        await ask.publish("a/y", 2, 3)
+        async with RawClient(n2.url) as again:
+            welcome = await resumed(again, token, {A: event}, unfinished={"2": "a/y"})
+            assert welcome["replayed"] is True
+            assert await updates(again, 2) == [("a/x", 1, False), ("a/y", 3, True)]
+            await ask.publish("a/y", 4)
+            assert await updates(again, 1) == [("a/y", 4, False)]
+
+
 @pytest.mark.parametrize(
     "positions",
     [[], "x", {"x": "y"}, {"3": 7}, {"3": "4-1-1"}, {"64": "64-1-1"}, {"-1": "-1-1-1"}, {"3": "3-1-99999999999999999"}],

@@ -211,9 +211,11 @@ class Replays:
     async def _wait(self, event: Awaitable[None], until: float) -> None:
         task = asyncio.ensure_future(event)
         seconds = until - self._clock.monotonic()
-        if seconds > 0:
-            await asyncio.wait([task], timeout=seconds)
-        if not task.done():
+        try:
+            if seconds > 0:
+                await asyncio.wait([task], timeout=seconds)
+        finally:
+            # Also if whoever waits is cancelled: nobody else would end it.
             task.cancel()
 
     def _judge(self, replay: Replay) -> None:
