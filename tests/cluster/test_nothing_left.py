@@ -159,6 +159,7 @@ def unexpected(grid: Mapping[str, str]) -> list[str]:
         KEYS.reports,
         KEYS.lost,  # nodes that died, for people; goes away by itself
         KEYS.renewed,
+        KEYS.saved,
         KEYS.master,  # one record of a node that lives, or of the last one that was; the next master replaces it
         *KEYS.opened,
         *KEYS.values,
@@ -177,9 +178,12 @@ async def what_is_left(stack: Stack, sessions: Sequence[str], alive: set[str]) -
         leases = await reader.call("ZRANGE", KEYS.leases, 0, -1)
         members = await reader.call("HKEYS", KEYS.members)
         reports = await reader.call("HKEYS", KEYS.reports)
-    kept = sorted(leases) == sorted(members) == sorted(reports)
+        saved = await reader.call("HKEYS", KEYS.saved)
+    kept = sorted(leases) == sorted(members) == sorted(reports) == sorted(saved)
     if not kept or sorted(name.partition(":")[0] for name in leases) != sorted(alive):
-        left.append(f"leases {leases}, members {members}, reports {reports}, while {sorted(alive)} are alive")
+        left.append(
+            f"leases {leases}, members {members}, reports {reports}, saved {saved}, while {sorted(alive)} are alive"
+        )
     return left
 
 
