@@ -289,11 +289,10 @@ class Delivery:
         refused = frozenset(replay.refused)
         if not self.barrier.passed(refused, session.elsewhere_until):
             raise AssertionError("a replay was not settled in the turn in which it is sent")
-        selectors = _parsed(unfinished)
-        again = {each.text for each in selectors.values()}
-        had = Selections([each for each in session.selections.entries if each.selector.text not in again])
-        missed = replay.packets()
-        if again:
+        selectors, had, missed = _parsed(unfinished), session.selections, replay.packets()
+        if selectors:
+            again = {each.text for each in selectors.values()}
+            had = Selections([each for each in had.entries if each.selector.text not in again])
             # Of all else that is selected the current value comes, and no update may come before it (10.6.3).
             known = [run.without(lambda topic: not had.selects(TopicPath(topic))) for run in missed]
             missed = [run for run in known if run is not None]

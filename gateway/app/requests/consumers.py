@@ -104,15 +104,14 @@ class Consumers:
         known = None if session.consumers is None else session.consumers.get(queue)
         async with nullcontext() if known is None else known.asking:
             with self._followed.expecting(partition):
-                attached = await self._ask(session, queue, terms)
+                attached = await self._ask(session, queue, partition, terms)
                 if isinstance(attached, AttachRefused):
                     return attached
                 if not session.dropped:
                     self._attached(session, Consumer(queue, partition, terms, attached.position), attached)
         return None
 
-    async def _ask(self, session: Session, queue: TopicPath, terms: Terms) -> Attached | AttachRefused:
-        partition = topic_partition(queue, self._depth)
+    async def _ask(self, session: Session, queue: TopicPath, partition: int, terms: Terms) -> Attached | AttachRefused:
         while True:
             attached = await self._store.attach_consumer(session, queue, terms)
             if isinstance(attached, AttachRefused) or self._followed.reads_from(partition, attached.position):
@@ -192,20 +191,24 @@ class Consumers:
         """The grid has lost writes, or this node its place: ask what its consumers hold."""
         sessions = self._followed.lost(partition)
         await self._store.until_available()
+        looked_at: set[TopicPath] = set()
         for session in sessions:
             for consumer in list((session.consumers or {}).values()):
-                if consumer.partition == partition:
-                    await self._attach_one_again(session, consumer)
+                if consumer.partition != partition:
+                    continue
+                await self._attach_one_again(session, consumer)
+                if consumer.queue not in looked_at:  # however many consume from it
+                    looked_at.add(consumer.queue)
+                    self._feeder.look_again(consumer.queue)
 
     async def _attach_one_again(self, session: Session, consumer: Consumer) -> None:
         async with consumer.asking:
             while self._is_current(session, consumer):
                 try:
                     with self._followed.expecting(consumer.partition):
-                        attached = await self._ask(session, consumer.queue, consumer.terms)
+                        attached = await self._ask(session, consumer.queue, consumer.partition, consumer.terms)
                         if isinstance(attached, Attached) and self._is_current(session, consumer):
                             self._take_in(session, consumer, attached)
-                            self._feeder.look_again(consumer.queue)
                 except GridUnavailable:
                     await self._store.until_available()
                 except Outdated:
