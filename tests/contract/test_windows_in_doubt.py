@@ -18,6 +18,14 @@ pytestmark = pytest.mark.promise("P7")
 N1, N2, N3 = node("n1"), node("n2"), node("n3")
 
 
+async def two_nodes(harness: Harness, *, lease: float = LONG) -> tuple[Grid, Grid]:
+    """Have ``n1``, which has saved all, for so many seconds, and ``n2``, which survives it."""
+    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
+    await n2.nodes.join(N2, lease=LONG)
+    await n1.nodes.join(N1, lease=lease, saved_ago=0.0)
+    return n1, n2
+
+
 async def saved(grid: Grid) -> SavedUntil:
     """Ask as ``n2`` what nodes have saved."""
     return (await grid.nodes.renew(N2, lease=LONG)).saved
@@ -56,9 +64,7 @@ async def test_everybody_who_renews_hears_what_nodes_have_saved(harness: Harness
 
 
 async def test_nothing_is_known_of_who_has_left_or_was_taken_over(harness: Harness) -> None:
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=LONG, saved_ago=0.0)
+    n1, n2 = await two_nodes(harness)
     await n1.nodes.join(N3, lease=harness.short, saved_ago=0.0)
     await n1.nodes.leave(N1)
     assert (await saved(n2)).nodes.keys() == {N3}
@@ -91,9 +97,7 @@ async def test_a_word_that_arrives_late_is_of_when_it_was_said(harness: Harness)
 
 async def test_a_window_is_not_over_before_its_owner_has_confirmed_it(harness: Harness) -> None:
     """saved: sessions are spared whose window may have begun anew since then."""
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=LONG, saved_ago=0.0)
+    n1, n2 = await two_nodes(harness)
     (one,) = ids_in_one_partition(1)
     await left(n1, one, window=harness.short)
     before = await saved(n2)
@@ -107,9 +111,7 @@ async def test_a_window_is_not_over_before_its_owner_has_confirmed_it(harness: H
 
 async def test_nobody_is_waited_for_for_ever(harness: Harness) -> None:
     """patience: seconds for which they are, from the end of the window or of the last outage."""
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=LONG, saved_ago=0.0)
+    n1, n2 = await two_nodes(harness)
     (one,) = ids_in_one_partition(1)
     await left(n1, one, window=harness.short)
     known = (await saved(n2))._replace(outage_over=float("-inf"))
@@ -130,9 +132,7 @@ async def test_sessions_of_nodes_without_a_lease_end_as_ever(harness: Harness) -
 
 
 async def test_who_is_spared_keeps_nobody_from_ending(harness: Harness) -> None:
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=LONG, saved_ago=0.0)
+    n1, n2 = await two_nodes(harness)
     *spared, other = ids_in_one_partition(6)
     await left(n1, *spared, window=harness.short)
     await harness.advance(harness.short)
@@ -165,25 +165,19 @@ async def lost(harness: Harness, survivor: Grid) -> bool:
 
 
 async def test_a_node_that_dies_while_the_grid_is_there_has_saved_everything(harness: Harness) -> None:
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=harness.roomy, saved_ago=0.0)
+    _, n2 = await two_nodes(harness, lease=harness.roomy)
     assert await lost(harness, n2) is False
 
 
 async def test_a_node_that_has_not_told_since_an_outage_may_not_have(harness: Harness) -> None:
     """unsaved: the grid was unreachable after the node had last told that all is saved."""
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=harness.roomy, saved_ago=0.0)
+    _, n2 = await two_nodes(harness, lease=harness.roomy)
     await cut_off(harness, n2)
     assert await lost(harness, n2) is True
 
 
 async def test_a_node_that_has_told_since_an_outage_has(harness: Harness) -> None:
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=harness.roomy, saved_ago=0.0)
+    n1, n2 = await two_nodes(harness, lease=harness.roomy)
     await cut_off(harness, n2)
     # What a node tells is rather too early, by the time of an answer of the grid.
     await harness.advance(harness.short)
@@ -193,9 +187,7 @@ async def test_a_node_that_has_told_since_an_outage_has(harness: Harness) -> Non
 
 async def test_an_outage_is_over_also_if_nobody_who_lives_has_lost_the_grid(harness: Harness) -> None:
     """It stood still just so long that another node gave it up, which had asked before."""
-    n1, n2 = await harness.grid("n1"), await harness.grid("n2")
-    await n2.nodes.join(N2, lease=LONG)
-    await n1.nodes.join(N1, lease=harness.roomy, saved_ago=0.0)
+    _, n2 = await two_nodes(harness, lease=harness.roomy)
     await harness.stall()
     waiting = asyncio.ensure_future(n2.nodes.takeovers())
     await asyncio.sleep(0)

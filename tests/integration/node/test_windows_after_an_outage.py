@@ -116,6 +116,22 @@ async def at(cluster: VirtualCluster, moment: float) -> None:
     await cluster.until(lambda: cluster.now() >= moment)
 
 
+async def come_back_without_the_grid(
+    cluster: VirtualCluster, node: VirtualNode, cut: Callable[[], None]
+) -> tuple[Client, float, float]:
+    """Open a session, and leave; the client comes back when an outage has begun, a second before its window ends.
+
+    Returns:
+        The client, when the outage began, and when the window ends, by what the grid knows.
+    """
+    client, ends = await open_and_leave(cluster, node)
+    await at(cluster, ends - 1)
+    cut()
+    began = cluster.now()
+    assert (await client.resume(node))["outcome"] == "reattached"
+    return client, began, ends
+
+
 Outage = Callable[[VirtualCluster], Awaitable[Callable[[], None]]]
 
 
@@ -165,10 +181,7 @@ def test_nodes_that_start_after_the_outage_end_no_session_by_what_they_find(*, c
 
     async def scene(cluster: VirtualCluster) -> None:
         n1, n2 = await cluster.start("n1", "n2")
-        client, ends = await open_and_leave(cluster, n1)
-        await at(cluster, ends - 1)
-        cluster.server.go_away()
-        assert (await client.resume(n1))["outcome"] == "reattached"
+        client, _, _ = await come_back_without_the_grid(cluster, n1, cluster.server.go_away)
         client.leave()
         left = cluster.now()
         cluster.kill(n1)
@@ -193,11 +206,7 @@ def test_nodes_that_start_after_the_outage_end_no_session_by_what_they_find(*, c
 def test_who_comes_elsewhere_before_the_takeover_is_not_told_that_the_session_has_ended(length: float) -> None:
     async def scene(cluster: VirtualCluster) -> None:
         n1, n2 = await cluster.start("n1", "n2")
-        client, ends = await open_and_leave(cluster, n1)
-        await at(cluster, ends - 1)
-        cluster.server.go_away()
-        began = cluster.now()
-        assert (await client.resume(n1))["outcome"] == "reattached"
+        client, began, _ = await come_back_without_the_grid(cluster, n1, cluster.server.go_away)
         client.leave()
         cluster.kill(n1)
         await at(cluster, began + length)
@@ -219,11 +228,7 @@ def test_a_node_that_reaches_the_grid_last_keeps_its_session(length: float, *, s
 
     async def scene(cluster: VirtualCluster) -> None:
         n1, n2 = await cluster.start("n1", "n2")
-        client, ends = await open_and_leave(cluster, n1)
-        await at(cluster, ends - 1)
-        cluster.server.go_away()
-        began = cluster.now()
-        assert (await client.resume(n1))["outcome"] == "reattached"
+        client, began, _ = await come_back_without_the_grid(cluster, n1, cluster.server.go_away)
         if not stays:
             client.leave()
         await at(cluster, began + length)
@@ -248,10 +253,7 @@ def test_a_node_that_alone_was_cut_off_keeps_its_session(*, stays: bool) -> None
 
     async def scene(cluster: VirtualCluster) -> None:
         n1, n2 = await cluster.start("n1", "n2")
-        client, ends = await open_and_leave(cluster, n1)
-        await at(cluster, ends - 1)
-        n1.grid.cut()
-        assert (await client.resume(n1))["outcome"] == "reattached"
+        client, _, ends = await come_back_without_the_grid(cluster, n1, n1.grid.cut)
         if not stays:
             client.leave()
         await at(cluster, ends + RENEW)
