@@ -53,6 +53,7 @@ from gateway.bootstrap.parts import (
 )
 from gateway.bootstrap.reload import FileReloader
 from gateway.catalogue import log_events as events
+from gateway.catalogue import policy_log_events
 from gateway.catalogue.metrics import LOG_LINES_LOST
 from gateway.core.pacing.failures import Failures
 from gateway.core.pacing.verification_ranks import VerificationRates
@@ -262,7 +263,9 @@ class Gateway:
         await self._authentication.start()
         if self._settings.policy is None:
             anybody = AnonymousUsers() in ways_of(self._settings.auth)
-            self.log.emit(events.POLICY_ABSENT, principals="anybody at all" if anybody else "all who authenticate")
+            self.log.emit(
+                policy_log_events.POLICY_ABSENT, principals="anybody at all" if anybody else "all who authenticate"
+            )
         if self._links is not None:
             with bound("link", self._settings):
                 await self._links.start()

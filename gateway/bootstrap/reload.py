@@ -13,7 +13,7 @@ from gateway.adapters.tls import TlsPorts
 from gateway.adapters.tokens import FollowedKeys
 from gateway.app.node import Node
 from gateway.authenticators import Authentication
-from gateway.catalogue import hook_log_events
+from gateway.catalogue import hook_log_events, policy_log_events
 from gateway.catalogue import log_events as events
 from gateway.core.hooks.hook import Hook
 from gateway.ports import EventLog, TooManyDestinations
@@ -125,7 +125,7 @@ class FileReloader:
             try:
                 policy = await asyncio.to_thread(read_policy, file)
             except PolicyFileError as error:
-                self._log.emit(events.POLICY_KEPT, error=str(error))
+                self._log.emit(policy_log_events.POLICY_KEPT, error=str(error))
             else:
                 self._node.authorisation.reload(policy)
                 # It says what administrators may do, too.

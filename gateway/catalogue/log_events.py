@@ -12,6 +12,7 @@ from gateway.catalogue import (
     exchange_log_events,
     hook_log_events,
     journal_log_events,
+    policy_log_events,
     takeover_log_events,
     will_log_events,
     zone_link_log_events,
@@ -493,34 +494,6 @@ USERS_KEPT = LogEvent(
     "SIGHUP.",
     ("error",),
 )
-POLICY_ABSENT = LogEvent(
-    "policy_absent",
-    Level.WARNING,
-    "No policy is configured: every authenticated principal may select and publish everything but the system's topics. "
-    "The field says who is authenticated. Give --policy FILE.",
-    ("principals",),
-)
-POLICY_RELOADED = LogEvent(
-    "policy_reloaded",
-    Level.INFO,
-    "The policy, or the roles of principals, were read again (SIGHUP). They are in force for all sessions here. "
-    "The fields count the sessions that were checked, and those that lost selections.",
-    ("roles", "principals", "sessions", "withdrawn"),
-)
-POLICY_KEPT = LogEvent(
-    "policy_kept",
-    Level.ERROR,
-    "The policy could not be read again. The previous policy stays in force. Correct the file, then send SIGHUP.",
-    ("error",),
-)
-SELECTIONS_WITHDRAWN = LogEvent(
-    "selections_withdrawn",
-    Level.INFO,
-    "A session had selected what its principal may not select any more. The selectors were withdrawn and the "
-    "client was notified.",
-    ("session", "principal", "selectors"),
-)
-
 CERTIFICATE_RELOADED = LogEvent(
     "certificate_reloaded",
     Level.INFO,
@@ -588,6 +561,7 @@ LOG_EVENTS: Final[tuple[LogEvent, ...]] = tuple(
         vars(exchange_log_events),
         vars(journal_log_events),
         vars(hook_log_events),
+        vars(policy_log_events),
         vars(takeover_log_events),
         vars(will_log_events),
         vars(zone_link_log_events),

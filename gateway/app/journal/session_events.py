@@ -9,7 +9,7 @@ from typing import Final
 from gateway.app.journal.event import Event, Fields, Subject
 from gateway.app.journal.node_events import Expiry
 from gateway.app.session.session import Session
-from gateway.catalogue import log_events, metrics
+from gateway.catalogue import log_events, metrics, policy_log_events
 from gateway.core.journal import events as happened
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeRef, SessionId
@@ -416,7 +416,7 @@ class SelectionsWithdrawn(_Held):
     selectors: Sequence[str]
 
     metric = metrics.SELECTIONS_WITHDRAWN
-    log = log_events.SELECTIONS_WITHDRAWN
+    log = policy_log_events.SELECTIONS_WITHDRAWN
     journal = happened.SESSION_SELECTIONS_CHANGED
 
     def amount(self) -> float:

@@ -22,8 +22,8 @@ from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
 from gateway.app.session.session import Session
 from gateway.app.session.subject import Subject
-from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
+from gateway.catalogue import policy_log_events as events
 from gateway.core.destinations.reserved import TEMPORARY
 from gateway.core.policy.permissions import OPEN, Narrowed, Permissions, Policy
 from gateway.core.policy.system_roles import is_of_system, permissions_of_system
@@ -80,6 +80,7 @@ class Authorisation:
         self._metrics.watch(catalogue.PERMISSION_ANSWER_BYTES, lambda: self._policy.remembered_bytes)
         self._reviewing = False
         self._review_again = False
+        self._replaced = False
 
     @property
     def policy(self) -> Policy:
@@ -299,6 +300,7 @@ class Authorisation:
     def reload(self, policy: Policy | None) -> None:
         """Put another policy in force: from now on for what is asked, and soon for all that sessions hold."""
         self._policy = policy or OPEN
+        self._replaced = True
         self.review()
 
     def review(self) -> None:
@@ -318,6 +320,8 @@ class Authorisation:
             self._reviewing = False
 
     async def _review_all(self) -> None:
+        policy, replaced = self._policy, self._replaced
+        self._replaced = False
         withdrawn_from = looked_at = 0
         turn = self._clock.monotonic() + REVIEW_SLICE
         for session in self._sessions:
@@ -330,10 +334,13 @@ class Authorisation:
             if self._clock.monotonic() >= turn:
                 await asyncio.sleep(0)
                 turn = self._clock.monotonic() + REVIEW_SLICE
+        if not replaced:
+            self._log.emit(events.SESSIONS_REVIEWED, sessions=looked_at, withdrawn=withdrawn_from)
+            return
         self._log.emit(
             events.POLICY_RELOADED,
-            roles=len(self._policy.roles),
-            principals=len(self._policy.principals),
+            roles=len(policy.roles),
+            principals=len(policy.principals),
             sessions=looked_at,
             withdrawn=withdrawn_from,
         )

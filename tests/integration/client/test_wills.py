@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.catalogue import log_events, will_log_events
+from gateway.catalogue import policy_log_events, will_log_events
 from gateway.client import Forbidden, Session, Update, UpdateStream, ValueTooLarge, Will, connect
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.types import SessionId
@@ -205,7 +205,7 @@ async def test_they_are_judged_when_they_are_set_and_when_they_are_published(tmp
             await session.set_wills(*WILLS)
             policy.write_text(POLICY.format('"prices/end"'))
             node.gateway.reload()
-            await eventually(lambda: node.log.of(log_events.POLICY_RELOADED) != [])
+            await eventually(lambda: node.log.of(policy_log_events.POLICY_RELOADED) != [])
         await reader.publish("prices/end", 1)
         async with time_limit(PATIENCE):
             assert (await anext(stream)).topic == "prices/end"

@@ -12,6 +12,7 @@ from gateway.adapters.logging import StructuredEventLog, redact
 from gateway.adapters.logging.line_writer import MOST_LINES, LineWriter
 from gateway.adapters.tokens import ItsdangerousTokenSigner
 from gateway.catalogue import log_events as events
+from gateway.catalogue import policy_log_events
 from gateway.catalogue.log_event import Level, LogEvent
 from gateway.catalogue.log_events import LOG_EVENTS
 from gateway.core.types import Incarnation, NodeId, NodeRef, SessionId, TokenGeneration
@@ -161,7 +162,7 @@ def test_no_viewer_of_json_takes_what_clients_send_for_a_line_or_a_command(forge
             case "a text":
                 log.emit(events.LIBRARY_WARNED, logger="x", message=text)
             case "a list":
-                log.emit(events.SELECTIONS_WITHDRAWN, session="s", principal="p", selectors=[text])
+                log.emit(policy_log_events.SELECTIONS_WITHDRAWN, session="s", principal="p", selectors=[text])
             case _:
                 log.emit(events.ADMIN_FAILED, path="/", error=ValueError(text))
 
