@@ -1,5 +1,5 @@
 /**
- * Close codes, error codes and outcomes (protocol sections 7, 8 and 10); a test compares them with the node's registry.
+ * Close codes, error codes, notices and outcomes (protocol sections 5.8, 7, 8 and 10); a test compares them with the node's registry.
  *
  * The range of a close code *is* the client's behaviour, so that a code unknown to this client does the right thing too.
  *
@@ -47,6 +47,22 @@ export const Outcome = Object.freeze({
   HANDED_OVER: "handed_over",
   MIRRORED: "mirrored",
   FAILED_OVER: "failed_over",
+});
+
+/** Notices by which this client does something, beyond handing them on (protocol 5.8). */
+export const NoticeCode = Object.freeze({
+  /** The grid is back with less than it had. */
+  GRID_LOST_WRITES: "grid_lost_writes",
+  /** Current values come in place of each update between. */
+  VALUES_REREAD: "values_reread",
+  /** All current values have come (protocol 10.6). */
+  SNAPSHOTS_COMPLETE: "snapshots_complete",
+  /** A right was withdrawn (protocol 6.5.4). */
+  PERMISSIONS_WITHDRAWN: "permissions_withdrawn",
+  /** It stands in for updates lost by a withdrawn right (protocol 6.5.4). */
+  WITHHELD: "withheld",
+  /** Fresh credentials are asked for. */
+  CREDENTIALS_EXPIRING: "credentials_expiring",
 });
 
 /** What this client understands beyond the first version of the protocol; told in every hello and resume (protocol 4.1). */

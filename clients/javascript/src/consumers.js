@@ -25,6 +25,9 @@ export const DEFAULT_CREDIT = 32;
 /** What a node grants at most. */
 export const MOST_CREDIT = 1000;
 
+/** Begins the paths of queues of shared subscriptions, and of temporary ones. */
+const RESERVED = "$";
+
 /** Deliveries that are remembered though they are settled: four times what a session may hold. */
 const REMEMBERED = 4096;
 
@@ -408,8 +411,19 @@ export class Consumers {
    * @param {boolean} restarted - Whether packet numbers have begun anew.
    */
   recovered(restarted) {
-    for (const consumer of [...this.#consumers.values()]) {
-      if (restarted) consumer.restarted();
+    const consumers = [...this.#consumers.values()];
+    if (restarted) for (const consumer of consumers) consumer.restarted();
+    this.#askAgain(consumers);
+  }
+
+  /** The grid has lost writes: queues that nobody describes may be lost themselves. */
+  doubt() {
+    this.#askAgain([...this.#consumers.values()].filter(({ queue }) => queue.startsWith(RESERVED)));
+  }
+
+  /** @param {MessageConsumer[]} consumers */
+  #askAgain(consumers) {
+    for (const consumer of consumers) {
       this.#request(consumer.ask).catch((error) => {
         if (error instanceof RequestRefused) consumer.end(error);
       });

@@ -10,9 +10,6 @@ import { SessionEnded } from "./errors.js";
 import { byteLength } from "./packets.js";
 import { AttemptFailed } from "./transport.js";
 
-/** Code of the notice that asks for fresh credentials. */
-export const EXPIRING = "credentials_expiring";
-
 /** Code of the error that refuses a resume without them. */
 export const EXPIRED = "credentials_expired";
 

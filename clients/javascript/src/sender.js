@@ -7,6 +7,7 @@
  * @module
  */
 
+import { NoticeCode } from "./codes.js";
 import { obstacle } from "./content.js";
 import { DURABLES } from "./durablestream.js";
 import { checkSeconds, checkSignal, unlessAborted } from "./environment.js";
@@ -37,9 +38,6 @@ const OF_QUESTIONS = new Set(["handle", "unhandle", "ask", "await", "answer"]);
 
 /** The word of a server that knows questions (protocol 18.1.1). */
 const QUESTIONS = "questions";
-
-/** Code of the notice that a right was withdrawn (protocol 6.5.4). */
-export const PERMISSIONS_WITHDRAWN = "permissions_withdrawn";
 
 /**
  * @typedef {import("./packets.js").Welcome} Welcome
@@ -269,7 +267,7 @@ export class RequestSender {
     if (error instanceof Forbidden) {
       const { selections } = this;
       this.#wanted.withdrawn([ask.selector], this.#promises.selections);
-      this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [ask.selector], selections });
+      this.#declare({ code: NoticeCode.PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [ask.selector], selections });
       return;
     }
     for (const stream of this.streams.of(ask.selector)) {
@@ -458,7 +456,7 @@ export class RequestSender {
         const { selector } = repair.ask;
         this.#promises.forbidden(selector, selections);
         this.#wanted.withdrawn([selector], Selections.fromWire(selections));
-        this.#declare({ code: PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [selector], selections });
+        this.#declare({ code: NoticeCode.PERMISSIONS_WITHDRAWN, message: error.message, withdrawn: [selector], selections });
       });
     }
   }

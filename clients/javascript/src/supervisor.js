@@ -14,17 +14,17 @@
  */
 
 import { Assigned } from "./assigned.js";
-import { CloseCode, Numbering, Outcome, numberingOf } from "./codes.js";
+import { CloseCode, NoticeCode, Numbering, Outcome, numberingOf } from "./codes.js";
 import { Connection } from "./connection.js";
 import { PACKET_OVERHEAD } from "./content.js";
-import { EXPIRED, EXPIRING } from "./credentials.js";
+import { EXPIRED } from "./credentials.js";
 import { sleep } from "./environment.js";
 import { RemoteProtocolError, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
 import { History } from "./history.js";
 import { policyOf, SessionMachine } from "./machine.js";
 import { Positions } from "./positions.js";
 import { reach } from "./connector.js";
-import { PERMISSIONS_WITHDRAWN, RequestSender } from "./sender.js";
+import { RequestSender } from "./sender.js";
 import { AttemptFailed } from "./transport.js";
 import { watchOver } from "./watch.js";
 
@@ -33,15 +33,6 @@ const LONG_SECRET = 16 * 1024;
 
 /** Seconds to wait for the answers to what was asked, before the client leaves a node that asked it to go away. */
 export const LEAVE_TIMEOUT = 2;
-
-/** Code of the notice that all current values have come (protocol 10.6). */
-const SNAPSHOTS_COMPLETE = "snapshots_complete";
-
-/** Code of the notice that current values come in place of each update between (protocol 5.8). */
-const VALUES_REREAD = "values_reread";
-
-/** Code of the notice that stands in for updates lost by a withdrawn right (protocol 6.5.4). */
-const WITHHELD = "withheld";
 
 /**
  * Close codes with which a node refuses a packet; without a word about which, the oldest unanswered request is suspected.
@@ -522,15 +513,16 @@ export class Supervisor {
   /** @param {import("./packets.js").NoticeBody} notice */
   #noticed(notice) {
     const { code, message, withdrawn, selections, partitions } = notice;
-    if (code === WITHHELD) return; // what they are about is declared by the notice that follows
-    if (code === SNAPSHOTS_COMPLETE) return this.#positions.completed(notice); // nothing that an application would have to know
-    if (code === VALUES_REREAD) this.#positions.reread(partitions);
-    if (code === EXPIRING && this.#credentials.renewable) {
+    if (code === NoticeCode.WITHHELD) return; // what they are about is declared by the notice that follows
+    if (code === NoticeCode.SNAPSHOTS_COMPLETE) return this.#positions.completed(notice); // nothing that an application would have to know
+    if (code === NoticeCode.VALUES_REREAD) this.#positions.reread(partitions);
+    if (code === NoticeCode.GRID_LOST_WRITES) this.assigned.consumers.doubt();
+    if (code === NoticeCode.CREDENTIALS_EXPIRING && this.#credentials.renewable) {
       const { principal } = this.#credentials;
       const show = (/** @type {string} */ secret) => this.authenticate(secret, principal, { timeout: Infinity });
       void this.#credentials.refresh(() => this.#fresh(), show, this.#abandon.signal);
     }
-    if (code === PERMISSIONS_WITHDRAWN) {
+    if (code === NoticeCode.PERMISSIONS_WITHDRAWN) {
       this.sender.withdrawn(withdrawn, selections);
       this.#declare({ code, message, withdrawn, selections });
     } else {

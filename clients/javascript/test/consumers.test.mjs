@@ -125,3 +125,22 @@ test("a consumer that is refused elsewhere ends with the reason", async () => {
   await assert.rejects(consumer[Symbol.asyncIterator]().next(), /no more/);
   assert.equal(consumer.closed, true);
 });
+
+test("what the grid may have lost with a queue that nobody describes is asked for again", async () => {
+  const asks = [];
+  const refused = new RequestRefused("there is no such subscription", "no_such_durable");
+  let lost = false;
+  const consumers = new Consumers(async (ask) => {
+    asks.push(ask);
+    if (lost) throw refused;
+    return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
+  });
+  await consumers.consume(QUEUE, { credit: 4, ack: "each" }, {});
+  const shared = await consumers.consume("$shared-a/b", { credit: 4, ack: "each" }, {});
+  const next = shared[Symbol.asyncIterator]().next();
+  asks.length = 0;
+  lost = true;
+  consumers.doubt();
+  await assert.rejects(next, refused);
+  assert.deepEqual(asks, [{ type: "consume", queue: "$shared-a/b", credit: 4, mode: "each" }]);
+});

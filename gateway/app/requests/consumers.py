@@ -27,7 +27,7 @@ from gateway.app.session.consumer import Consumer, Terms
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events as events
 from gateway.catalogue import queue_metrics as catalogue
-from gateway.core.destinations.reserved import SHARED
+from gateway.core.destinations.reserved import SHARED, TEMPORARY
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import State
 from gateway.core.topics.topics import topic_partition
@@ -61,6 +61,9 @@ slow for having been given messages (P9)."""
 BLOCKED: Final = 0.01
 """Seconds after which it is looked again whether the transport, or the client, has taken something."""
 
+MOST_TEMPORARY: Final = 100
+"""Temporary queues of one session: one for answers, and some for what it does at a time (P20)."""
+
 NO_REQUEST: Final = RequestNumber(0)
 """In the place of a request: the node settles by itself."""
 
@@ -93,8 +96,16 @@ class Consumers:
 
     # --- Begun and ended ----------------------------------------------------------------------------------------------
 
-    async def attach(self, session: Session, queue: TopicPath, terms: Terms) -> AttachRefused | None:
+    async def attach(
+        self, session: Session, queue: TopicPath, terms: Terms, *, declares: bool
+    ) -> AttachRefused | None:
         """Let a session consume, and send it what it holds; returns why not.
+
+        Args:
+            session: that consumes.
+            queue: which.
+            terms: of its client.
+            declares: whether the session may make the queue, if it is a temporary one of its own that is not there.
 
         Raises:
             Outdated, SessionLost: see ``fencing``.
@@ -104,16 +115,25 @@ class Consumers:
         known = None if session.consumers is None else session.consumers.get(queue)
         async with nullcontext() if known is None else known.asking:
             with self._followed.expecting(partition):
-                attached = await self._ask(session, queue, partition, terms)
+                attached = await self._ask(session, queue, partition, terms, declares=declares)
                 if isinstance(attached, AttachRefused):
+                    if known is not None:
+                        self._drop(session, known)
                     return attached
                 if not session.dropped:
                     self._attached(session, Consumer(queue, partition, terms, attached.position), attached)
         return None
 
-    async def _ask(self, session: Session, queue: TopicPath, partition: int, terms: Terms) -> Attached | AttachRefused:
+    async def _ask(
+        self, session: Session, queue: TopicPath, partition: int, terms: Terms, *, declares: bool
+    ) -> Attached | AttachRefused:
         while True:
             attached = await self._store.attach_consumer(session, queue, terms)
+            if attached is AttachRefused.ABSENT and declares and queue.startswith(TEMPORARY):
+                # It goes along with its session (protocol 13.6), which a grid that lost it may have got back by now.
+                declares = False
+                if await self._store.declare_queue(session, queue, terms.bounds, most=MOST_TEMPORARY):
+                    continue
             if isinstance(attached, AttachRefused) or self._followed.reads_from(partition, attached.position):
                 return attached
             # Who attached later is known already: what was told between the two is read by nobody.
@@ -206,9 +226,16 @@ class Consumers:
             while self._is_current(session, consumer):
                 try:
                     with self._followed.expecting(consumer.partition):
-                        attached = await self._ask(session, consumer.queue, consumer.partition, consumer.terms)
-                        if isinstance(attached, Attached) and self._is_current(session, consumer):
+                        attached = await self._ask(
+                            session, consumer.queue, consumer.partition, consumer.terms, declares=True
+                        )
+                        if not self._is_current(session, consumer):
+                            return
+                        if isinstance(attached, Attached):
                             self._take_in(session, consumer, attached)
+                        else:
+                            # The queue was lost, too. The client is told when it asks again (protocol 13.5.4).
+                            self._drop(session, consumer)
                 except GridUnavailable:
                     await self._store.until_available()
                 except Outdated:

@@ -11,7 +11,7 @@ from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated
 from gateway.app.registry.sessions import Sessions
-from gateway.app.requests.consumers import Consumers
+from gateway.app.requests.consumers import MOST_TEMPORARY, Consumers
 from gateway.app.requests.messages import LONGEST_DELAY, MessageRules, bounds_of, no_queue
 from gateway.app.requests.shared_feeder import SharedFeeder
 from gateway.app.security.authorisation import Authorisation
@@ -58,9 +58,6 @@ from gateway.ports import (
 
 MOST_QUEUES: Final = 100
 """Queues that one session may consume from: each is looked at whenever its client acknowledges something (P20)."""
-
-MOST_TEMPORARY: Final = 100
-"""Temporary queues of one session: one for answers, and some for what it does at a time (P20)."""
 
 STEPS_PER_PACKET: Final = 20
 """Steps of judging in the time that a packet takes to be read and executed, as of a reading of history."""
@@ -256,7 +253,7 @@ class Queueing:
             )
         await self._prepare(session, queue)
         terms = Terms(request.mode, min(request.credit, MOST_CREDIT), bounds_of(limits))
-        refused = await self.consumers.attach(session, queue, terms)
+        refused = await self.consumers.attach(session, queue, terms, declares=session.permissions.declare)
         if refused is AttachRefused.ABSENT:
             raise no_queue(queue)
         if refused is not None:

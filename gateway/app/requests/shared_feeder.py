@@ -46,6 +46,7 @@ class _Feed:
         consumers: how many.
         news: something was settled, or the last consumer has left, or the queue may have gone back.
         is_outdated: nobody knows where the queue is, because the grid has lost writes.
+        is_fed: there is a task for it; there is none where the subscription was not found.
     """
 
     def __init__(self, queue: TopicPath) -> None:
@@ -53,6 +54,7 @@ class _Feed:
         self.consumers = 0
         self.news = asyncio.Event()
         self.is_outdated = False
+        self.is_fed = False
 
 
 class SharedFeeder:
@@ -97,8 +99,8 @@ class SharedFeeder:
         feed = self._feeds.get(queue)
         if feed is None:
             feed = self._feeds[queue] = _Feed(queue)
-            self._background.once(self._run(feed), f"feed-{queue}")
         feed.consumers += 1
+        self._ensure(feed)
 
     def end(self, queue: TopicPath) -> None:
         """Somebody consumes no more."""
@@ -121,10 +123,23 @@ class SharedFeeder:
         if feed is not None:
             feed.is_outdated = True
             feed.news.set()
+            self._ensure(feed)
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _ensure(self, feed: _Feed) -> None:
+        """Feed it: for the first time, or again, if the subscription was lost with the grid and somebody opened it anew."""
+        if not feed.is_fed:
+            feed.is_fed = True
+            self._background.once(self._run(feed), f"feed-{feed.queue}")
+
     async def _run(self, feed: _Feed) -> None:
+        try:
+            await self._feed_while_consumed(feed)
+        finally:
+            feed.is_fed = False
+
+    async def _feed_while_consumed(self, feed: _Feed) -> None:
         while feed.consumers:
             try:
                 fed = await self._queues.feed(feed.queue, self._bounds)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.core.client.request_table import UNNUMBERED
+from gateway.core.topics.topics import is_reserved
 from gateway.core.types import DeliveryTag
 from gateway.core.wire.queue_packets import (
     AckMode,
@@ -139,6 +140,10 @@ class Consumers:
     def recovered(self, *, restarted: bool) -> list[Consume]:
         """Tell what to ask where the session goes on with what the grid holds; see ``Consumer.recovered``."""
         return [each.recovered(restarted=restarted) for each in self._by_queue.values()]
+
+    def doubtful(self) -> list[Consume]:
+        """Tell what to ask where the grid has lost writes: queues that nobody describes may be lost themselves."""
+        return [each.recovered(restarted=False) for queue, each in self._by_queue.items() if is_reserved(queue)]
 
     def must_acknowledge(self) -> bool:
         """Tell whether an acknowledgement is due before its time: half of what a consumer may hold waits for it."""

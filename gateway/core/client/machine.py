@@ -418,7 +418,7 @@ class ClientMachine(Attempts):
             case Reply():
                 self._opened_sender.answered(received, now)
             case packets.Notice():
-                self._noticed(received)
+                self._noticed(received, now)
             case Message():
                 news = self.consumers.received(received)
                 if news is not None:
@@ -446,7 +446,7 @@ class ClientMachine(Attempts):
                 # The codec reads nothing else from a server.
                 raise AssertionError(f"a {type(received).__name__} came from a server")
 
-    def _noticed(self, notice: packets.Notice) -> None:
+    def _noticed(self, notice: packets.Notice, now: float) -> None:
         if notice.code == packets.NoticeCode.WITHHELD:
             return  # many of them may come, and what they are about is declared by the notice that follows
         if notice.code == packets.NoticeCode.SNAPSHOTS_COMPLETE:
@@ -454,6 +454,8 @@ class ClientMachine(Attempts):
             return  # nothing has happened that an application would have to know of
         if notice.code == EXPIRING and self.credentials.renewable and not self.closing:
             self._refresher.begin()
+        if notice.code == packets.NoticeCode.GRID_LOST_WRITES and not self.closing:
+            self._opened_sender.consume_again(self.consumers.doubtful(), self._consumer_lost, now)
         declared = Notice(notice.code, notice.message)
         if notice.code == packets.NoticeCode.PERMISSIONS_WITHDRAWN:
             withdrawn, selections = notice.withdrawn or (), notice.selections or ()

@@ -316,6 +316,41 @@ async def test_what_the_queue_lacks_after_the_grid_has_gone_back_comes_from_the_
     assert await settle(one, 6) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.promise("P2")
+@pytest.mark.promise("P10")
+async def test_consumers_of_what_was_lost_with_the_grid_are_told(cluster: Cluster) -> None:
+    session = await cluster.client(1)
+    consumer = await session.subscribe_durable("billing", ORDERS, shared=True)
+    cluster.memory.go_away()
+    cluster.memory.come_back(emptied=True)
+    async with time_limit(PATIENCE):
+        with pytest.raises(NoSuchDurable):
+            await anext(consumer)
+
+
+@pytest.mark.promise("P10")
+async def test_a_subscription_that_was_lost_and_opened_again_is_fed_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if that was done before this node came to ask what its consumers hold, so that none of them has left."""
+    session = await cluster.client(1)
+    consumer = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each")
+    node = cluster.nodes[1].gateway.node
+    feeder, queues = node.connections.consumers._feeder, node._context.grid.queues
+    (feed,) = feeder._feeds.values()
+
+    async def lost(*_: object, **__: object) -> None:
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(queues, "feed", lost)
+        feeder.look_again(feed.queue)
+        await eventually(lambda: not feed.is_fed)
+    await cluster.publish(1, 3)
+    feeder.look_again(feed.queue)
+    assert await settle(consumer, 3) == [1, 2, 3]
+
+
 async def test_what_is_not_kept_any_more_is_told_by_the_first_message_that_follows(cluster: Cluster) -> None:
     await cluster.nodes[0].gateway.node.destinations.set(
         Destination(selector=parse_selector(ORDERS), limits=HistoryLimits(count=5), origin=Origin.ADMINISTRATOR)

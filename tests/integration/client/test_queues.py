@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -353,3 +354,26 @@ async def test_a_temporary_queue_is_its_sessions_and_ends_with_it(cluster: Clust
             await worker.send(gone, 3)
     with pytest.raises(ValueError, match="temporary"):
         await worker.declare(temporary=False)
+
+
+@pytest.mark.promise("P7")
+@pytest.mark.promise("P10")
+@pytest.mark.parametrize("consumes", [True, False])
+async def test_a_temporary_queue_is_there_again_after_the_grid_was_emptied(cluster: Cluster, consumes: bool) -> None:
+    asker, worker = await cluster.client(), await cluster.elsewhere(1)
+    answers = await asker.declare(temporary=True)
+    consumer = await asker.consume(answers) if consumes else None
+    cluster.memory.go_away()
+    cluster.memory.come_back(emptied=True)
+    consumer = consumer or await asker.consume(answers)
+
+    async def is_sent() -> bool:
+        with contextlib.suppress(NoSuchQueue):
+            await worker.send(answers, "here")
+            return True
+        return False
+
+    async with time_limit(PATIENCE):
+        while not await is_sent():  # by its name, as before
+            await asyncio.sleep(0.01)
+    assert [each.value for each in await take(consumer, 1)] == ["here"]

@@ -47,3 +47,11 @@ def test_what_is_held_comes_again_only_where_numbers_begin_anew() -> None:
     assert again is not None
     assert again.redelivered
     assert consumers.received(message(1)) is None
+
+
+def test_where_the_grid_has_lost_writes_queues_that_nobody_describes_are_asked_for_again() -> None:
+    consumers = consuming()
+    shared = TopicPath("$shared-0a/0b")
+    consumers.begin(shared, 4, AckMode.AUTO)
+    (ask,) = consumers.doubtful()
+    assert (ask.queue, ask.credit, ask.mode) == (shared, 4, AckMode.AUTO)
