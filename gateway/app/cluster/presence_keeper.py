@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from gateway.app.cluster.shares import share_of
+from gateway.app.cluster.sweep import Sweep
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import NotWritten
@@ -76,7 +77,7 @@ class PresenceKeeper:
         self._alive = alive
         self._may_tell = may_tell
         self._reviewed: tuple[int, GridGeneration] | None = None
-        self._swept: GridGeneration | None = None
+        self._sweep = Sweep(context.grid)
         self._until = 0.0
         context.metrics.watch(
             catalogue.PRESENCE_MEMBERS, lambda: float(sum(len(each.present) for each in sessions if each.present))
@@ -102,7 +103,7 @@ class PresenceKeeper:
             await self._review()
             if self._may_tell():
                 await self._grid.presence.tell_due(self._share(), limit=TOLD_AT_ONCE)
-                await self._sweep()
+                await self._take_out_strange()
         except GridUnavailable:
             pass  # what is left is there in the next look
 
@@ -157,19 +158,15 @@ class PresenceKeeper:
     def _share(self) -> range:
         return share_of(self._me, self._alive(), TOPIC_PARTITIONS)
 
-    async def _sweep(self) -> None:
+    async def _take_out_strange(self) -> None:
         """After the grid has lost writes, take out members whose sessions have ended, or select the tree no more."""
-        generation = self._grid.generation
-        if self._swept is None and self._grid.lost_writes_ago() is None:
-            self._swept = generation
-        if self._swept == generation:
-            return
-        for partition in self._share():
+        generation = self._sweep.generation
+        for partition in self._sweep.due(self._share()):
             for tree in await self._grid.presence.trees(partition):
-                await self._sweep_tree(tree)
-        self._swept = generation
+                await self._take_out_of(tree)
+            self._sweep.done(partition, generation)
 
-    async def _sweep_tree(self, tree: TopicPath) -> None:
+    async def _take_out_of(self, tree: TopicPath) -> None:
         step: str | None = None
         while True:
             page = await self._grid.presence.members(tree, step=step, count=SWEPT_AT_ONCE)

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.app.cluster.shares import share_of
+from gateway.app.cluster.sweep import Sweep
 from gateway.app.context import Context
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.core.types import GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.core.types import NodeRef, SessionId, TopicPath
 from gateway.ports import GridState, GridUnavailable
 
 LOOK_SECONDS: Final = 20.0
@@ -48,7 +49,7 @@ class QueueSweeper:
         self._destinations = context.destinations
         self._alive = alive
         self._may_sweep = may_sweep
-        self._swept: GridGeneration | None = None
+        self._sweep = Sweep(context.grid)
         self._missing: set[tuple[TopicPath, SessionId]] = set()
 
     async def run(self) -> None:
@@ -61,22 +62,22 @@ class QueueSweeper:
         """Look once, if the grid has lost writes since all was in order, as far as the grid allows."""
         if self._grid.state is not GridState.UP or not self._destinations.has_queues:
             return
-        generation = self._grid.generation
-        if self._swept is None and self._grid.lost_writes_ago() is None:
-            self._swept = generation
-        if self._swept == generation or not self._may_sweep():
+        generation = self._sweep.generation
+        due = self._sweep.due(share_of(self._me, self._alive(), TOPIC_PARTITIONS))
+        if not due or not self._may_sweep():
             return
         missing: set[tuple[TopicPath, SessionId]] = set()
         try:
-            for number in share_of(self._me, self._alive(), TOPIC_PARTITIONS):
-                missing |= await self._missing_in(number)
-            for each in missing & self._missing:
-                await self._dismiss(*each)
+            for number in due:
+                found = await self._missing_in(number)
+                for each in found & self._missing:
+                    await self._dismiss(*each)
+                if found <= self._missing:
+                    self._sweep.done(number, generation)
+                missing |= found - self._missing
         except GridUnavailable:
             return
-        self._missing = missing - self._missing
-        if not self._missing:
-            self._swept = generation
+        self._missing = missing
 
     async def _missing_in(self, number: int) -> set[tuple[TopicPath, SessionId]]:
         """Find consumers of a partition's queues of which there is no session."""

@@ -96,9 +96,7 @@ class Consumers:
 
     # --- Begun and ended ----------------------------------------------------------------------------------------------
 
-    async def attach(
-        self, session: Session, queue: TopicPath, terms: Terms, *, declares: bool
-    ) -> AttachRefused | None:
+    async def attach(self, session: Session, queue: TopicPath, terms: Terms, *, declares: bool) -> AttachRefused | None:
         """Let a session consume, and send it what it holds; returns why not.
 
         Args:

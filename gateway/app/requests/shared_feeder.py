@@ -128,7 +128,7 @@ class SharedFeeder:
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _ensure(self, feed: _Feed) -> None:
-        """Feed it: for the first time, or again, if the subscription was lost with the grid and somebody opened it anew."""
+        """Feed it, for the first time or again: what was lost with the grid may have been opened anew."""
         if not feed.is_fed:
             feed.is_fed = True
             self._background.once(self._run(feed), f"feed-{feed.queue}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -367,13 +366,16 @@ async def test_a_temporary_queue_is_there_again_after_the_grid_was_emptied(clust
     cluster.memory.come_back(emptied=True)
     consumer = consumer or await asker.consume(answers)
 
-    async def is_sent() -> bool:
-        with contextlib.suppress(NoSuchQueue):
-            await worker.send(answers, "here")
-            return True
-        return False
+    async def send() -> None:
+        """Send to it by its name, as before, as soon as it is there."""
+        while True:
+            try:
+                await worker.send(answers, "here")
+            except NoSuchQueue:
+                await asyncio.sleep(0.01)
+            else:
+                return
 
     async with time_limit(PATIENCE):
-        while not await is_sent():  # by its name, as before
-            await asyncio.sleep(0.01)
+        await send()
     assert [each.value for each in await take(consumer, 1)] == ["here"]

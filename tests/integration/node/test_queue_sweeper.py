@@ -11,11 +11,13 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.cluster import queue_sweeper
+from gateway.app.cluster.shares import share_of
 from gateway.catalogue import log_events
 from gateway.client import connect
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import QueueLimits
 from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import Epoch, SessionId, TopicPath
 from gateway.ports import GridState, Ownership, QueueBounds
 from tests.support.nodes import TestNode, eventually, running_node
@@ -107,3 +109,23 @@ async def test_one_look_dismisses_nobody(scene: Scene) -> None:
     for each in scene.nodes:
         await each.gateway.node.sweepers.queues.sweep()
     assert await scene.queues.consumers(JOBS) == [scene.ghost]
+
+
+async def test_what_a_node_had_yet_to_sweep_when_it_died_others_sweep(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.haunt()
+    await scene.lose_writes()
+    await eventually(lambda: not any(each.gateway.node._grid_recovery.is_recovering() for each in scene.nodes))
+    node = scene.nodes[0].gateway.node
+    partition = topic_partition(JOBS, node._context.parameters.topic_depth)
+    sweepers = [each.gateway.node.sweepers.queues for each in scene.nodes]
+    (survivor,) = (each for each in sweepers if partition not in share_of(each._me, each._alive(), TOPIC_PARTITIONS))
+    for _ in range(2):
+        await survivor.sweep()
+    assert await scene.queues.consumers(JOBS) == [scene.ghost]
+
+    monkeypatch.setattr(survivor, "_alive", lambda: [survivor._me])
+    for _ in range(2):
+        await survivor.sweep()
+    assert await scene.queues.consumers(JOBS) == []
