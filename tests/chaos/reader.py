@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import redis.asyncio
 from redis.exceptions import RedisError
@@ -38,6 +38,26 @@ AWAY: Final = (RedisError, OSError, TimeoutError)
 _KEYS: Final = Keys(PREFIX)
 
 
+class Server(NamedTuple):
+    """A Redis at one moment.
+
+    Attributes:
+        port: of it.
+        run: identifies its process.
+        history: identifies the master whose data it took over when it was promoted last, and where that was.
+        is_master: whether it takes writes.
+    """
+
+    port: int
+    run: str
+    history: tuple[str, int]
+    is_master: bool
+
+    def has_been_promoted_since(self, before: Server) -> bool:
+        """Tell whether it has become a master; one that was only started again reads its history from its file."""
+        return self.is_master and self.run == before.run and self.history != before.history
+
+
 class Reader:
     """Looks into a grid, also into one that has moved since the last look.
 
@@ -48,6 +68,7 @@ class Reader:
     def __init__(self, url: str) -> None:
         self._url = url
         self._place = read_grid_url(url)
+        self._servers: dict[int, Server] = {}
 
     @asynccontextmanager
     async def _grid(self) -> AsyncIterator[GridReader]:
@@ -115,6 +136,20 @@ class Reader:
                 return await self._masters_of_cluster()
             return frozenset(await self._ports())
 
+    async def promoted(self, ports: Iterable[int]) -> bool:
+        """Tell whether one of the servers has become a master since this was asked last.
+
+        The servers themselves are asked: Sentinels that disagree may name another one for a moment, and the one before
+        again, between two looks.
+
+        Args:
+            ports: of all servers that keep data; those that do not answer now are asked again the next time.
+        """
+        found = await asyncio.gather(*map(_server, ports), return_exceptions=True)
+        known, servers = self._servers, [each for each in found if isinstance(each, Server)]
+        self._servers = known | {each.port: each for each in servers}
+        return any(each.has_been_promoted_since(known[each.port]) for each in servers if each.port in known)
+
     async def snapshot(self, now: float) -> Snapshot:
         """Read the logs of all topics.
 
@@ -159,6 +194,13 @@ class Reader:
         async with self._grid() as grid:
             info = await grid.call("INFO", "server")
             return [int(info["tcp_port"])]
+
+
+async def _server(port: int) -> Server:
+    async with time_limit(SEED):
+        found = await _info(port, "everything")
+    history = str(found["master_replid2"]), int(found["second_repl_offset"])
+    return Server(port, str(found["run_id"]), history, found["role"] == "master")
 
 
 async def _info(port: int, section: str) -> Any:

@@ -211,6 +211,11 @@ class ReplicatedGrid:
         """Where all of it listens: masters, replicas and Sentinels."""
         return [each.port for each in (*self._servers.redis, *self._servers.sentinels)]
 
+    @property
+    def redis_ports(self) -> list[int]:
+        """Where masters and replicas listen."""
+        return [each.port for each in self._servers.redis]
+
     async def shards(self, tag: str | None = None) -> list[Shard]:
         """Masters with their replicas.
 

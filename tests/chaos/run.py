@@ -72,8 +72,7 @@ STRUCK: Final = 240.0
 has deadlines of its own, which are shorter in sum: until it begins, for a vote of Sentinels, and for nodes."""
 
 HEARD: Final = 210.0
-"""Seconds, on a quiet machine, until everybody holds what was published last. What is waited for has deadlines
-of its own, which are shorter in sum."""
+"""Seconds, on a quiet machine, until everybody holds what was published last; deadlines within it are shorter."""
 
 TOLD: Final = 90.0
 """Seconds, on a quiet machine, for reading the whole grid and the logs once more."""
@@ -271,7 +270,8 @@ class Run:
         """
         lineage = self._target.lineage
         if self._target.kind != "single":
-            self._look_at_masters(now, await self._reader.masters())
+            promoted = await self._reader.promoted(self._target.replicated.redis_ports)
+            self._look_at_masters(now, await self._reader.masters(), promoted=promoted)
         generation = await self._reader.generation()
         if not self.account.generations or self.account.generations[-1][1] != generation:
             self.account.generations.append((now, generation))
@@ -294,7 +294,7 @@ class Run:
         self._target.grid_away = self.now()
         self.account.recoveries.troubles.append(Trouble(since, self.now(), GRID))
 
-    def _look_at_masters(self, now: float, masters: frozenset[int]) -> None:
+    def _look_at_masters(self, now: float, masters: frozenset[int], *, promoted: bool) -> None:
         """Note that a replica has taken over, also without a fault: on a busy machine a master may seem dead.
 
         What it had not yet replicated is lost as with a fault, and until it is told, clients go on with the old one.
@@ -302,7 +302,7 @@ class Run:
         since, before = self._masters
         self._masters = now, masters
         self._target.masters = masters
-        if before and masters != before:
+        if promoted or (before and masters != before):
             self._replaced += 1
             self._target.lineage += 1
             self.account.publishes.forgotten.append(Forgotten(since, now + DEMOTED))
