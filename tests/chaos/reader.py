@@ -63,12 +63,16 @@ class Reader:
 
     Args:
         url: of the grid, as nodes have it, past all proxies.
+
+    Attributes:
+        claiming: servers that called themselves masters when ``promoted`` was asked last.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._place = read_grid_url(url)
         self._servers: dict[int, Server] = {}
+        self.claiming = 0
 
     @asynccontextmanager
     async def _grid(self) -> AsyncIterator[GridReader]:
@@ -148,6 +152,7 @@ class Reader:
         found = await asyncio.gather(*map(_server, ports), return_exceptions=True)
         known, servers = self._servers, [each for each in found if isinstance(each, Server)]
         self._servers = known | {each.port: each for each in servers}
+        self.claiming = sum(each.is_master for each in servers)
         return any(each.has_been_promoted_since(known[each.port]) for each in servers if each.port in known)
 
     async def snapshot(self, now: float) -> Snapshot:

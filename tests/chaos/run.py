@@ -271,7 +271,7 @@ class Run:
         lineage = self._target.lineage
         if self._target.kind != "single":
             promoted = await self._reader.promoted(self._target.replicated.redis_ports)
-            self._look_at_masters(now, await self._reader.masters(), promoted=promoted)
+            self._look_at_masters(now, await self._reader.masters(), promoted)
         generation = await self._reader.generation()
         if not self.account.generations or self.account.generations[-1][1] != generation:
             self.account.generations.append((now, generation))
@@ -294,17 +294,17 @@ class Run:
         self._target.grid_away = self.now()
         self.account.recoveries.troubles.append(Trouble(since, self.now(), GRID))
 
-    def _look_at_masters(self, now: float, masters: frozenset[int], *, promoted: bool) -> None:
+    def _look_at_masters(self, now: float, masters: frozenset[int], promoted: bool) -> None:
         """Note that a replica has taken over, also without a fault: on a busy machine a master may seem dead.
 
         What it had not yet replicated is lost as with a fault, and until it is told, clients go on with the old one.
         """
-        since, before = self._masters
-        self._masters = now, masters
+        (since, before), self._masters = self._masters, (now, masters)
         self._target.masters = masters
-        if promoted or (before and masters != before):
-            self._replaced += 1
-            self._target.lineage += 1
+        has_changed = promoted or masters != (before or masters)
+        self._replaced += has_changed
+        self._target.lineage += has_changed
+        if has_changed or (self._target.kind == "sentinel" and self._reader.claiming > 1):
             self.account.publishes.forgotten.append(Forgotten(since, now + DEMOTED))
 
     async def _copy(self) -> None:

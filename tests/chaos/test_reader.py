@@ -24,7 +24,8 @@ async def test_a_promotion_is_seen_once_and_starting_again_is_none() -> None:
         assert not await promoted(), "nobody had looked before"
         assert not await promoted()
         await replica.call("REPLICAOF", "NO", "ONE")
-        assert await promoted(), "though the one before still calls itself a master"
+        assert await promoted()
+        assert reader.claiming == len(ports), "the one before has yet to be told"
         assert not await promoted()
 
         await replica.call("REPLICAOF", HOST, master.port)
