@@ -25,22 +25,28 @@ class HookView(NamedTuple):
 
     Attributes:
         name: its name.
+        url: where it posts, without path and query; empty if no node has said.
+        events: types of events that it gets, by name.
         state: how it is.
         node: name of the node that delivers; None if none does.
         behind: events of the journal that it has yet to pass, those that it does not want included.
         failures: attempts that have failed in a row.
-        error: why the last one failed; empty if the last one was good.
-        delivered: when events were delivered last, in seconds since 1970, give or take ten seconds; None for never.
+        error: why the last attempt that failed did so, also if others were good since; empty if none ever failed.
+        failed: when that was, in seconds since 1970; None if none ever failed.
+        delivered: when events were delivered last, likewise, give or take ten seconds; None for never.
         failing: since when attempts fail, likewise; None if the last one was good.
         attempt: when the next one is due, likewise; None if none is waited for.
     """
 
     name: str
+    url: str
+    events: tuple[str, ...]
     state: HookState
     node: str | None
     behind: int
     failures: int
     error: str
+    failed: float | None
     delivered: float | None
     failing: float | None
     attempt: float | None

@@ -449,7 +449,7 @@ async def test_it_fits_a_phone(pair: Pair, browser: Browser, people: list[Sessio
     async with page_of(browser, viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True) as watched:
         page = watched.page
         await sign_in(page, console(pair), pair.admins.tokens["viewer"])
-        for view in ("Overview", "Sessions", "Topics", "Revocations", "Destinations", "Queues"):
+        for view in ("Overview", "Sessions", "Topics", "Revocations", "Destinations", "Queues", "Hooks"):
             await page.get_by_role("link", name=view, exact=True).tap()
             await expect(page.locator("nav a[aria-current]")).to_have_text(view)
             width = await page.evaluate("document.documentElement.scrollWidth")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ from tests.support.times import scaled
 
 FOR_PEOPLE: Final = ("demo-secret", "admin-token", "redis-gateway", "redis-pipeline", "redis-operator")
 """Secrets that no container is given: those of clients, administrators, and of Redis's users."""
+HOOKS: Final = DEPLOY / "kubernetes" / "components" / "hooks"
+"""What an overlay takes that wants event hooks."""
 PROGRAM: Final = f"{sys.executable} -m gateway"
 """What the scripts run in place of the image."""
 
@@ -37,7 +40,7 @@ def run(command: Sequence[str | Path], **environment: str) -> subprocess.Complet
     return made
 
 
-def must_be_fit(environment: Mapping[str, str], places: Mapping[str, Path], node: str, *options: str | Path) -> None:
+def must_be_fit(environment: Mapping[str, str], places: Mapping[str, Path], node: str, *options: str | Path) -> str:
     """Check the configuration of a node with the secrets that were made.
 
     Args:
@@ -45,6 +48,9 @@ def must_be_fit(environment: Mapping[str, str], places: Mapping[str, Path], node
         places: where the files are that it names, by how it names them.
         node: its name.
         options: flags of its command.
+
+    Returns:
+        What the check said.
     """
 
     def found(value: str) -> str:
@@ -60,6 +66,17 @@ def must_be_fit(environment: Mapping[str, str], places: Mapping[str, Path], node
     assert re.search(rf"^node +{node} ", said, re.MULTILINE), said
     # Nobody in the list of processes, and no file for everybody, has the password of the grid.
     assert re.search(r"^grid +rediss?://gateway:…@", said, re.MULTILINE), said
+    return said
+
+
+def make_hooks(folder: Path) -> None:
+    """Make a folder of event hooks by the commands that the page gives."""
+    page = (DEPLOY / "README.md").read_text("utf-8").partition("## Event hooks")[2]
+    (commands,) = re.findall(r"^```sh\n(.*?)^```$", page.partition("\n## ")[0], re.MULTILINE | re.DOTALL)
+    with contextlib.chdir(DEPLOY.parent):
+        run(["bash", "-ec", commands.replace("gateway-secrets/hooks", str(folder))])
+    assert {path.name: path.stat().st_mode & 0o077 for path in folder.iterdir()}["crm.secret"] == 0
+    assert folder.stat().st_mode & 0o077 == 0
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +156,18 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
         }
         assert node["volumes"] == ["../policy.toml:/etc/gateway/policy.toml:ro"]
         places["/etc/gateway/policy.toml"] = DEPLOY / "policy.toml"
-        must_be_fit(node["environment"], places, name)
+        said = must_be_fit(node["environment"], places, name)
+        assert "hooks: " not in said
+    make_hooks(tmp_path / "hooks")
+    more = yaml.safe_load((DEPLOY / "compose" / "hooks.yml").read_text("utf-8"))["services"]
+    assert more.keys() == NODES.keys()
+    assert all(each == more[name] for each in more.values())
+    (volume,) = more[name]["volumes"]
+    assert volume["source"] == "./secrets/hooks", "which is in no repository"
+    assert volume["read_only"] is True
+    places[volume["target"]] = tmp_path / "hooks"
+    said = must_be_fit(NODES[name]["environment"] | more[name]["environment"], places, name)
+    assert "\nhooks: crm\n" in said
 
 
 # --- systemd ----------------------------------------------------------------------------------------------------------
@@ -166,7 +194,11 @@ def test_a_node_of_systemd_is_fit_to_run_with_what_the_page_installs(made: Path,
     ]
     environment = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
 
-    must_be_fit(environment, {"/etc/gateway": etc}, "n1", "--config", etc / "gateway.toml", "--node", "n1")
+    options = ("--config", etc / "gateway.toml", "--node", "n1")
+    assert "hooks: " not in must_be_fit(environment, {"/etc/gateway": etc}, "n1", *options)
+    make_hooks(etc / "hooks")
+    (etc / "gateway.toml").write_text(re.sub(r"^# (journal|hooks)(?= =)", r"\1", toml, flags=re.MULTILINE))
+    assert "\nhooks: crm\n" in must_be_fit(environment, {"/etc/gateway": etc}, "n1", *options)
 
 
 # --- Kubernetes -------------------------------------------------------------------------------------------------------
@@ -207,7 +239,40 @@ def test_a_pod_is_fit_to_run_with_the_secrets_that_the_page_makes(tmp_path: Path
             elif "secretKeyRef" in each["valueFrom"]:
                 secret = each["valueFrom"]["secretKeyRef"]
                 known[each["name"]] = secrets[secret["name"]][secret["key"]].read_text()
-        must_be_fit(literals() | known, places, known["GATEWAY_NODE"])
+        assert "hooks: " not in must_be_fit(literals() | known, places, known["GATEWAY_NODE"])
+    make_hooks(tmp_path / "hooks")
+    component = yaml.safe_load((HOOKS / "kustomization.yaml").read_text("utf-8"))
+    (generator,) = component["configMapGenerator"]
+    more = dict(each.split("=", 1) for each in generator["literals"])
+    hooks = {"/etc/gateway/hooks": tmp_path / "hooks"}
+    assert "\nhooks: crm\n" in must_be_fit(literals() | known | more, places | hooks, known["GATEWAY_NODE"])
+
+
+def test_kustomize_adds_event_hooks_where_an_overlay_asks_for_them(tmp_path: Path) -> None:
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl here")
+    base, component = (Path(os.path.relpath(each, tmp_path)) for each in (MANIFESTS, HOOKS))
+    (tmp_path / "kustomization.yaml").write_text(
+        f"namespace: session-gateway\nresources: [{base}]\ncomponents: [{component}]\n"
+    )
+    made = list(yaml.safe_load_all(run([kubectl, "kustomize", tmp_path]).stdout))
+    (nodes,) = (each for each in made if each["kind"] == "StatefulSet")
+    pod = nodes["spec"]["template"]["spec"]
+    (volume,) = (each for each in pod["volumes"] if each["name"] == "hooks")
+    assert volume["secret"] == {"secretName": "gateway-hooks", "defaultMode": 0o440}
+    (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "hooks")
+    (settings,) = (
+        each["data"]
+        for each in made
+        if each["kind"] == "ConfigMap"
+        and each["metadata"]["name"].startswith("gateway-")
+        and "GATEWAY_AUTH" in each["data"]
+    )
+    assert settings["GATEWAY_HOOKS"] == f"{mount['mountPath']}/hooks.toml"
+    assert settings["GATEWAY_JOURNAL"] == "true"
+    assert mount["readOnly"] is True
+    assert literals().items() <= settings.items(), "what the base says stays"
 
 
 def test_kubernetes_has_the_same_policy_as_the_others() -> None:

@@ -46,11 +46,14 @@ def _view(name: HookName, status: HookStatus, holder: HookHolder | None, behind:
         state = HookState.FAILING
     return HookView(
         name=name,
+        url=status.url,
+        events=status.events,
         state=state,
         node=None if holder is None else holder.node.node,
         behind=behind,
         failures=status.failures,
         error=status.error,
+        failed=status.failed,
         delivered=status.delivered,
         failing=status.failing,
         attempt=status.attempt,

@@ -63,15 +63,19 @@ class Deliverer:
         self.hook = hook
         self.term = term
         self.behind = 0
-        self.status = replace(status or HookStatus(), node=context.me.node)
+        self.status = replace(
+            status or HookStatus(), node=context.me.node, url=hook.shown_url, events=tuple(sorted(hook.events))
+        )
         if self.status.suspended and not self.is_suspended:
             # It has another address now.
-            self.status = replace(self.status, suspended="", failures=0, error="", failing=None, attempt=None)
+            self.status = replace(self.status, suspended="", failures=0, failing=None, attempt=None)
         self._context = context
         self._store = context.grid.hooks
         self._clock = context.clock
         self._sender = sender
         self._known = known or status is not None
+        self._is_news = self.status != status
+        """Whether the grid does not say yet how the hook is."""
         self._most = hook.batch_events
         self._oldest: int | None = None
         """When the oldest event happened that is being sent, in microseconds since 1970."""
@@ -112,8 +116,8 @@ class Deliverer:
     async def _round(self) -> bool:
         """Read once and deliver what was read; True if there is more."""
         pages = await self._store.read(self.hook.name, self.term, known=self._known, entries=ENTRIES)
-        if not self._known:
-            # Only now has it a cursor in every stream, by which it is known.
+        if self._is_news:
+            # Only now has a new one a cursor in every stream, by which it is known.
             await self._tell()
             self._known = True
         self.behind = sum(page.behind for page in pages)
@@ -184,7 +188,7 @@ class Deliverer:
 
     async def _succeeded(self) -> None:
         now, failures, failing = self._clock.wall(), self.status.failures, self.status.failing
-        self.status = HookStatus(node=self.status.node, delivered=now)
+        self.status = replace(self.status, delivered=now, failures=0, failing=None, attempt=None, suspended="")
         if failures:
             seconds = round(now - (failing or now), 1)
             self._context.log.emit(log.HOOK_RECOVERED, hook=self.hook.name, failures=failures, seconds=seconds)
@@ -204,6 +208,7 @@ class Deliverer:
             self.status,
             failures=failures,
             error=why,
+            failed=now,
             failing=now if self.status.failing is None else self.status.failing,
             attempt=None if gone else now + pause(failures, self._clock.random(), asked),
             suspended=fingerprint(self.hook.url) if gone else "",
@@ -229,3 +234,4 @@ class Deliverer:
     async def _tell(self) -> None:
         await self._store.tell(self.hook.name, self.status.encode())
         self._told = self._clock.monotonic()
+        self._is_news = False

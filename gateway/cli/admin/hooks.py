@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import click
 
 from gateway.cli.admin.api_client import ApiClient, api_client_options
 from gateway.cli.admin.lists import as_json_option, moment, plain, print_json, print_table
+
+SHOWN_TYPES: Final = 2
+"""Types of events that a table names at most; JSON has all."""
 
 
 @click.group()
@@ -23,16 +29,25 @@ def list_hooks(*, client: ApiClient, as_json: bool) -> None:
         print_json(items)
         return
     print_table(
-        ("Hook", "State", "Node", "Behind", "Failures", "Last delivery", "Next attempt", "Last error"),
+        (
+            *("Hook", "State", "Receiver", "Events", "Node", "Behind", "Failures"),
+            *("Last delivery", "Next attempt", "Last failure", "Last error"),
+        ),
         (
             (
-                *(each["name"], each["state"], each["node"] or "-", each["behind"], each["failures"]),
-                *(moment(each["delivered"]), moment(each["attempt"]), each["error"] or "-"),
+                *(each["name"], each["state"], each["url"] or "-", _events(each["events"]), each["node"] or "-"),
+                *(each["behind"], each["failures"], moment(each["delivered"]), moment(each["attempt"])),
+                *(moment(each["failed"]), each["error"] or "-"),
             )
             for each in items
         ),
         nothing="There are no event hooks.",
     )
+
+
+def _events(types: Sequence[str]) -> str:
+    """Name a few types of events; of more tell only how many they are."""
+    return ", ".join(types) if len(types) <= SHOWN_TYPES else f"{len(types)} types"
 
 
 @hooks.command()

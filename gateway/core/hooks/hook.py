@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NewType
+from urllib.parse import urlsplit
 
 from gateway.core.journal import EVENT_TYPES
 from gateway.core.journal.events import EVENTS_DROPPED
@@ -45,6 +46,12 @@ class Hook:
     wait: float = 1.0
     timeout: float = 10.0
     ca_file: Path | None = None
+
+    @property
+    def shown_url(self) -> str:
+        """Where events are posted, for people: scheme, host and port. Paths and queries of receivers may be secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
     def wants(self, kind: str) -> bool:
         """Tell whether it gets events of a type; that events are missing is told to every hook."""

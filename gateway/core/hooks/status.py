@@ -21,18 +21,24 @@ class HookStatus:
 
     Attributes:
         node: name of the node that delivers, or did last.
+        url: where it posts, without path and query; empty if nobody said.
+        events: types of events that the hook gets, by name.
         delivered: when events were delivered last; None if they never were.
         failures: attempts that have failed since then, in a row.
-        error: why the last one failed; empty if none did.
-        failing: since when; None if the last attempt was good.
+        error: why the last attempt that failed did so, also if others were good since; empty if none ever failed.
+        failed: when that was; None if none ever failed.
+        failing: since when attempts fail; None if the last attempt was good.
         attempt: when the next attempt is due; None if the last one was good, or none is.
         suspended: fingerprint of the address that answered 410; empty if none did.
     """
 
     node: str = ""
+    url: str = ""
+    events: tuple[str, ...] = ()
     delivered: float | None = None
     failures: int = 0
     error: str = ""
+    failed: float | None = None
     failing: float | None = None
     attempt: float | None = None
     suspended: str = ""
@@ -52,10 +58,12 @@ def read_status(text: bytes) -> HookStatus:
         return HookStatus()
     kinds: dict[str, tuple[type, ...]] = {
         "node": (str,),
+        "url": (str,),
         "error": (str,),
         "suspended": (str,),
         "failures": (int,),
         "delivered": (int, float),
+        "failed": (int, float),
         "failing": (int, float),
         "attempt": (int, float),
     }
@@ -64,6 +72,9 @@ def read_status(text: bytes) -> HookStatus:
         for name, value in found.items()
         if name in kinds and not isinstance(value, bool) and isinstance(value, kinds[name])
     }
+    events = found.get("events")
+    if isinstance(events, list) and all(isinstance(each, str) for each in events):
+        fit["events"] = tuple(events)
     return HookStatus(**fit)
 
 

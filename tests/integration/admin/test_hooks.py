@@ -17,7 +17,16 @@ async def known(pair: Pair) -> None:
     grid = pair.n1.gateway.node._context.grid
     held = await grid.hooks.hold(pair.n1.gateway.me, [CRM], lease=60)
     await grid.hooks.read(CRM, held[CRM].term, known=False, entries=1)
-    failing = HookStatus(node="n1", failures=3, error="the receiver answered with status 500", failing=5.0, attempt=9.0)
+    failing = HookStatus(
+        node="n1",
+        url="https://crm.example",
+        events=("session_closed", "session_expired"),
+        failures=3,
+        error="the receiver answered with status 500",
+        failed=8.0,
+        failing=5.0,
+        attempt=9.0,
+    )
     await grid.hooks.tell(CRM, failing.encode())
     await grid.hooks.tell(AUDIT, HookStatus(node="n2", delivered=7.0, suspended=fingerprint("x")).encode())
 
@@ -29,11 +38,14 @@ async def test_they_are_listed_at_every_node(pair: Pair) -> None:
     assert (audit["name"], audit["state"], audit["node"], audit["delivered"]) == ("audit", "suspended", None, 7.0)
     assert crm == {
         "name": "crm",
+        "url": "https://crm.example",
+        "events": ["session_closed", "session_expired"],
         "state": "failing",
         "node": "n1",
         "behind": 0,
         "failures": 3,
         "error": "the receiver answered with status 500",
+        "failed": 8.0,
         "delivered": None,
         "failing": 5.0,
         "attempt": 9.0,
@@ -54,7 +66,10 @@ async def test_the_command_line(pair: Pair, terminal: Terminal) -> None:
     shown = (await terminal.type("hooks", "list"))[1]
     assert "suspended" in shown
     assert "failing" in shown
-    assert [each["name"] for each in await terminal.lines("hooks", "list")] == ["audit", "crm"]
+    audit, crm = await terminal.lines("hooks", "list")
+    assert (audit["name"], audit["url"], audit["events"]) == ("audit", "", [])
+    assert (crm["name"], crm["url"]) == ("crm", "https://crm.example")
+    assert crm["events"] == ["session_closed", "session_expired"]
     code, out, _ = await terminal.type("hooks", "retry", "crm")
     assert code == 0
     assert "within a few seconds" in out

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.app.administration.hooks import ClusterHooks
 from gateway.app.hooks import hooks as module
 from gateway.app.hooks.hooks import Hooks, preferred
 from gateway.app.journal.session_events import SessionExpired
@@ -20,6 +21,7 @@ from gateway.core.hooks.hook import Hook, HookName
 from gateway.core.hooks.signing import is_signed
 from gateway.core.types import Epoch, SessionId
 from gateway.ports import NoPostAnswer, PostAnswer
+from gateway.ports.hook_administration import HookState
 from tests.support.virtual_cluster import VirtualCluster, VirtualNode, run_virtually
 
 KEY = b"k" * 32
@@ -215,6 +217,49 @@ def test_a_receiver_that_is_down_gets_everything_when_it_is_back() -> None:
         assert recovered["failures"] == len(times)
 
     virtually(play)
+
+
+def test_administrators_see_where_a_hook_posts_and_its_last_failure_also_when_that_is_over() -> None:
+    secret = replace(CRM, url="https://crm.example:8443/token-in-the-path?key=token-in-the-query")
+
+    async def play(scene: Scene) -> None:
+        (n1,) = await scene.start("n1")
+        administration = ClusterHooks(n1.grid.hooks)
+        (view,) = await administration.list()
+        assert (view.state, view.url, view.events) == (
+            HookState.DELIVERING,
+            "https://crm.example:8443",
+            ("session_expired",),
+        )
+        assert (view.delivered, view.failed, view.error, view.failures) == (None, None, "", 0)
+        scene.receivers.answer["crm"] = PostAnswer(500, None)
+        told = scene.tell(n1)
+        await scene.cluster.until(lambda: len(scene.receivers.requests) == 3)
+        (view,) = await administration.list()
+        assert (view.state, view.behind > 0) == (HookState.FAILING, True)
+        scene.receivers.answer.clear()
+        await scene.taken(told)
+        await scene.cluster.until(lambda: is_delivering(administration))
+        (view,) = await administration.list()
+        assert "500" in view.error
+        assert (view.failures, view.failing, view.attempt) == (0, None, None)
+        assert view.failed is not None
+        assert view.delivered is not None
+        assert view.failed < view.delivered
+        # What is changed in the file is told although nothing is delivered.
+        hooks(n1).apply([replace(secret, events=frozenset({"session_opened"}))])
+        await scene.cluster.until(lambda: gets(administration, "session_opened"))
+        assert b"token" not in (await n1.grid.hooks.told())[CRM.name]
+
+    virtually(play, secret)
+
+
+async def is_delivering(administration: ClusterHooks) -> bool:
+    return [each.state for each in await administration.list()] == [HookState.DELIVERING]
+
+
+async def gets(administration: ClusterHooks, kind: str) -> bool:
+    return [each.events for each in await administration.list()] == [(kind,)]
 
 
 def test_a_receiver_can_ask_to_be_left_alone() -> None:

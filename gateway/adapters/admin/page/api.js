@@ -221,6 +221,16 @@ export class Api {
   }
 
   /** @param {{signal?: AbortSignal}} options */
+  hooks(options) {
+    return this.ask("GET", "/v1/hooks", options);
+  }
+
+  /** @param {string} name */
+  retryHook(name) {
+    return this.ask("POST", `/v1/hooks/${encodeURIComponent(name)}/retry`);
+  }
+
+  /** @param {{signal?: AbortSignal}} options */
   zones(options) {
     return this.ask("GET", "/v1/zones", options);
   }

@@ -11,6 +11,7 @@ import { Live } from "./live.js";
 import { Rights } from "./rights.js";
 import { startTheme } from "./theme.js";
 import { Destinations } from "./views/destinations.js";
+import { Hooks } from "./views/hooks.js";
 import { Overview } from "./views/overview.js";
 import { Queues } from "./views/queues.js";
 import { Revocations } from "./views/revocations.js";
@@ -47,6 +48,7 @@ const VIEWS = {
   destinations: { name: "Destinations", action: "destinations:read", make: (context) => new Destinations(context) },
   queues: { name: "Queues", action: "queues:read", make: (context) => new Queues(context) },
   zones: { name: "Zones", action: "zones:read", make: (context) => new Zones(context) },
+  hooks: { name: "Hooks", action: "hooks:read", make: (context) => new Hooks(context) },
 };
 
 const main = byId("main");

@@ -31,3 +31,16 @@ def test_every_hook_is_told_that_events_are_missing() -> None:
 def test_neither_keys_nor_the_address_are_shown() -> None:
     hook = Hook(name=HookName("x"), url="https://x/?token=secret", events=frozenset(), keys=(b"secret",))
     assert "secret" not in repr(hook)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://x/", "https://x"),
+        ("https://x.example:8443/services/secret?token=secret#secret", "https://x.example:8443"),
+        ("https://user:secret@x.example/", "https://x.example"),
+        ("http://[::1]:80/secret", "http://[::1]:80"),
+    ],
+)
+def test_of_a_url_only_where_it_leads_is_shown(url: str, shown: str) -> None:
+    assert Hook(name=HookName("x"), url=url, events=frozenset(), keys=()).shown_url == shown

@@ -1,0 +1,146 @@
+/**
+ * The event hooks: how their receivers are, and trying one at once.
+ *
+ * @module
+ */
+
+import { badge, el, say } from "../dom.js";
+import { count, moment, plain } from "../format.js";
+import { RecordView } from "./records.js";
+
+/** @type {Record<string, "good" | "bad" | "warn">} How states are shown; others are those of later releases. */
+const KINDS = { delivering: "good", failing: "bad", suspended: "bad", unheld: "warn" };
+
+/** @type {Record<string, string>} What the states mean. */
+const STATES = {
+  delivering: "The receiver takes what comes, or nothing has come yet.",
+  failing: "The receiver did not take what came last, and is tried again. What comes meanwhile waits in the journal.",
+  suspended: "The receiver said that it is gone. Nothing is sent until its URL is changed, or somebody has it tried.",
+  unheld: "No node delivers: none has the hook in its file any more, or one is about to take it.",
+};
+
+/**
+ * @typedef {{name: string, url: string, events: string[], state: string, node: string | null, behind: number, failures: number, error: string, failed: number | null, delivered: number | null, failing: number | null, attempt: number | null}} Hook
+ */
+
+/** @extends {RecordView<Hook>} */
+export class Hooks extends RecordView {
+  /** @param {import("../main.js").Context} context */
+  constructor(context) {
+    super(context, {
+      one: "hook",
+      many: "hooks",
+      title: "Hooks",
+      placeholder: "part of a name or of a receiver",
+      none: "There are no event hooks.",
+      columns: ["Hook", "State", "Receiver", "Behind", "Last delivery"],
+      action: "",
+      danger: false,
+      right: "hooks:retry",
+    });
+  }
+
+  /**
+   * @override
+   * @param {string} _cursor - There is one page only.
+   * @param {AbortSignal} signal
+   */
+  async page(_cursor, signal) {
+    const { items } = await this.context.api.hooks({ signal });
+    return { items, cursor: null };
+  }
+
+  /**
+   * @override
+   * @param {Hook} item
+   */
+  text({ name, url }) {
+    return `${name} ${url}`;
+  }
+
+  /**
+   * @override
+   * @param {Hook} one
+   * @param {Hook} other
+   */
+  isSame(one, other) {
+    return one.name === other.name;
+  }
+
+  /**
+   * @override
+   * @param {Hook} item
+   */
+  cells({ name, state, url, behind, delivered }) {
+    return [
+      el("span", { class: "mono cut" }, plain(name)),
+      el("span", {}, badge(plain(state), KINDS[state] ?? "info")),
+      el("span", { class: "mono cut" }, plain(url) || "–"),
+      el("span", { class: "number" }, count(behind)),
+      el("span", { class: "quiet cut" }, time(delivered)),
+    ];
+  }
+
+  /**
+   * @override
+   * @param {Hook} item
+   */
+  details(item) {
+    const retry = el("button", { type: "button", class: "small", onclick: () => this.#retry(item) }, "Try now…");
+    this.guard([retry]);
+    return { title: plain(item.name), actions: [retry], facts: facts(item), about: STATES[item.state] ?? "" };
+  }
+
+  /**
+   * Numbers change all the time: only they are touched while the state is the same, so that a focus stays.
+   *
+   * @override
+   * @param {Hook | null} now
+   * @param {Hook} shown
+   */
+  renew(now, shown) {
+    if (now === null || now.state !== shown.state) {
+      this.select(now);
+      return;
+    }
+    this.selected = now;
+    const values = this.element.querySelectorAll(".panel .facts dd");
+    for (const [at, [, value]] of facts(now).entries()) if (values[at]) say(values[at], /** @type {string} */ (value));
+  }
+
+  /** @param {Hook} item */
+  #retry({ name }) {
+    this.confirm({
+      title: "Try the receiver?",
+      text: `The node that delivers for ${plain(name)} does not wait for the next attempt, also if the receiver said that it is gone.`,
+      action: "Try",
+      act: () => this.context.api.retryHook(name),
+      done: "The receiver is tried within a few seconds",
+    });
+  }
+}
+
+/**
+ * @param {Hook} item
+ * @returns {string[][]}
+ */
+function facts(item) {
+  return [
+    ["State", plain(item.state)],
+    ["Receiver", plain(item.url) || "–"],
+    ["Events", item.events.map(plain).join(", ") || "–"],
+    ["Node that delivers", item.node === null ? "none" : plain(item.node)],
+    ["Events behind", count(item.behind)],
+    ["Last delivery", time(item.delivered)],
+    ["Failures in a row", count(item.failures)],
+    ["Fails since", time(item.failing)],
+    ["Next attempt", time(item.attempt)],
+    ["Last failure", time(item.failed)],
+    ["Last error", plain(item.error) || "–"],
+  ];
+}
+
+/** @param {number | null} at - Seconds since 1970. */
+function time(at) {
+  return at === null ? "–" : moment(at);
+}
