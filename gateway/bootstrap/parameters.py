@@ -9,6 +9,7 @@ from gateway.app.runtime.parameters import (
     ExchangeParameters,
     MirrorParameters,
     NodeParameters,
+    PageParameters,
     StormParameters,
     TakeoverParameters,
     UsageParameters,
@@ -129,6 +130,9 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
             longest=settings.question_timeout_maximum,
             partition_questions=settings.limit_partition_questions,
             partition_bytes=settings.limit_partition_question_bytes,
+        ),
+        pages=PageParameters(
+            values=settings.limit_page_values, bytes=settings.limit_page_bytes, at_once=settings.limit_node_pages
         ),
         storms=StormParameters(
             admission_rate=settings.admission_rate,

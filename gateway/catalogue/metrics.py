@@ -464,6 +464,7 @@ LIMITS_EXCEEDED = Metric(
         "limit_questions",
         "limit_node_questions",
         "limit_handlers",
+        "limit_node_pages",
         "limit_requests",
         "limit_request_bytes",
         "limit_node_request_bytes",

@@ -82,6 +82,21 @@ class ExchangeParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PageParameters:
+    """What calls may read of current values.
+
+    Attributes:
+        values: of a page.
+        bytes: of paths and values above which a page is ended.
+        at_once: pages that a node reads at the same time; 0 for no limit.
+    """
+
+    values: int
+    bytes: int
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StormParameters:
     """How many clients that come back together are met.
 
@@ -173,6 +188,7 @@ class NodeParameters:
         partition_topics: topics that one topic partition holds at most; 0 for no limit.
         partition_bytes: bytes of values that one topic partition holds at most; 0 for no limit.
         exchanges: what questions may take.
+        pages: what calls may read of current values.
         storms: how many clients that come back together are met.
         token_renewal: seconds after which a connected client is handed a token with a new life.
         revocations: most that may be in force.
@@ -216,6 +232,7 @@ class NodeParameters:
     partition_topics: int
     partition_bytes: int
     exchanges: ExchangeParameters
+    pages: PageParameters
     storms: StormParameters
     token_renewal: float
     revocations: int

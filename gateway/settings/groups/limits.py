@@ -68,6 +68,18 @@ class LimitSettings:
         reason="What a program does, and not what it is asked about: wildcards make long lists unnecessary. All are "
         "told to their partitions again when the session fails over.",
     )
+    limit_page_values: int = setting(
+        Whole("values", 1, 10_000),
+        1000,
+        "Values of a page that is read over HTTP (GET /v1/values), whatever its caller asks for.",
+        reason="Some milliseconds of the node.",
+    )
+    limit_page_bytes: int = setting(
+        Bytes(1024, 1024**2),
+        128 * 1024,
+        "Bytes of paths and values, and 80 for each, above which such a page is ended.",
+        reason="A page waits for a slow reader in memory. Who reads many values of 1 KB needs a call for each 120.",
+    )
     limit_resend_packets: int = setting(
         Whole("packets", 1, 1_000_000),
         1024,
@@ -184,6 +196,14 @@ class SharedLimitSettings:
         "Questions of all sessions of a node that may await their answer at once; above, further ones are refused with "
         "too_many_questions. 0 sets no limit.",
         reason="Some 10 MB, and more than a node could deliver in the time for which people wait.",
+    )
+    limit_node_pages: int = setting(
+        Whole("pages", 0, 100_000),
+        0,
+        "Pages of values that a node reads for calls at the same time; above, calls are answered 503 with Retry-After. "
+        "0 sets no limit.",
+        reason="Each is charged to its principal, and takes turns with everything else. Set it where many principals "
+        "read pages of very many topics.",
     )
     limit_disconnected: int = setting(
         Whole("sessions", 0, 100_000_000),
