@@ -6,8 +6,10 @@ from typing import Final
 
 from gateway.app.runtime.parameters import (
     DrainParameters,
+    ExchangeParameters,
     MirrorParameters,
     NodeParameters,
+    PageParameters,
     StormParameters,
     TakeoverParameters,
     UsageParameters,
@@ -73,6 +75,8 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
             selection_bytes=settings.limit_selection_bytes,
             resend_packets=settings.limit_resend_packets,
             resend_bytes=settings.limit_resend_bytes,
+            questions=settings.limit_questions,
+            handlers=settings.limit_handlers,
         ),
         request_bytes=settings.limit_request_bytes,
         node_request_bytes=settings.limit_node_request_bytes,
@@ -121,6 +125,15 @@ def parameters_of(settings: Settings, *, shared_grid: bool, descriptors: Descrip
         ),
         partition_topics=settings.limit_partition_topics,
         partition_bytes=settings.limit_partition_bytes,
+        exchanges=ExchangeParameters(
+            questions=settings.limit_node_questions,
+            longest=settings.question_timeout_maximum,
+            partition_questions=settings.limit_partition_questions,
+            partition_bytes=settings.limit_partition_question_bytes,
+        ),
+        pages=PageParameters(
+            values=settings.limit_page_values, bytes=settings.limit_page_bytes, at_once=settings.limit_node_pages
+        ),
         storms=StormParameters(
             admission_rate=settings.admission_rate,
             admission_wait=settings.admission_wait,

@@ -29,12 +29,6 @@ what it takes, and short against the time that somebody waits for an answer."""
 KEPT_FOR: Final = 10.0
 """Seconds for which an answer is kept when the time for it is over: who asked has given it up by then."""
 
-MOST_QUESTIONS: Final = 10_000
-"""Questions of a partition that are not forgotten: as many as it answers in some seconds (P20)."""
-
-MOST_QUESTION_BYTES: Final = 16 * 1024**2
-"""Bytes of them and of their answers, ``QUESTION_BYTES`` for each included."""
-
 QUESTION_BYTES: Final = 512
 """Bytes counted for each question besides its text: about what Redis needs for its record, places and timer."""
 
@@ -127,6 +121,8 @@ class AskCommand(NamedTuple):
         partition: which.
         revision: of the selectors by which those of the steps were found; empty if none are known.
         steps: ``ASK_MOST`` at most.
+        most: questions that the partition may hold with them; 0 for no limit.
+        most_bytes: of them and of their answers, ``QUESTION_BYTES`` for each included; likewise.
     """
 
     ownership: Ownership
@@ -134,6 +130,8 @@ class AskCommand(NamedTuple):
     partition: int
     revision: str
     steps: tuple[QuestionStep, ...]
+    most: int
+    most_bytes: int
 
 
 class HandlerSelectors(NamedTuple):
@@ -227,12 +225,14 @@ class AnswerCommand(NamedTuple):
         settled: see there.
         partition: see there.
         steps: ``ASK_MOST`` at most.
+        most_bytes: as of ``AskCommand``.
     """
 
     ownership: Ownership
     settled: RequestNumber
     partition: int
     steps: tuple[AnswerStep, ...]
+    most_bytes: int
 
 
 class AnswerResult(NamedTuple):

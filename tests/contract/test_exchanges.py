@@ -59,6 +59,7 @@ class User:
         self.epoch = 1
         self.asked = 0
         self.revision = ""
+        self.most, self.most_bytes = 0, 0
 
     @property
     def id(self) -> SessionId:
@@ -80,7 +81,7 @@ class User:
 
     def command(self, *steps: QuestionStep) -> AskCommand:
         mine = ownership(self.record, epoch=self.epoch)
-        return AskCommand(mine, RequestNumber(0), PARTITION, self.revision, steps)
+        return AskCommand(mine, RequestNumber(0), PARTITION, self.revision, steps, self.most, self.most_bytes)
 
     async def put(self, *steps: QuestionStep) -> AskedAll:
         """Put questions, by the selectors that there are."""
@@ -109,7 +110,8 @@ class User:
         self, held: HeldQuestion, text: str = "42", *, request: int = 1000, failed: bool = False
     ) -> AnswerResult:
         step = AnswerStep(RequestNumber(request), held, text.encode(), failed)
-        command = AnswerCommand(ownership(self.record, epoch=self.epoch), RequestNumber(0), PARTITION, (step,))
+        mine = ownership(self.record, epoch=self.epoch)
+        command = AnswerCommand(mine, RequestNumber(0), PARTITION, (step,), self.most_bytes)
         (result,) = await self.grid.exchanges.answer(command)
         return result
 
@@ -480,13 +482,11 @@ async def test_handlers_are_bounded(harness: Harness, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.promise("P20")
-async def test_questions_are_bounded(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_are_bounded(harness: Harness) -> None:
     """The partition has no room, in number or bytes; an answer that has none is told of as lost."""
-    for module in ("gateway.adapters.memory.exchange_table", "gateway.adapters.redis.exchanges"):
-        monkeypatch.setattr(f"{module}.MOST_QUESTIONS", 2)
-        monkeypatch.setattr(f"{module}.MOST_QUESTION_BYTES", 4000)
     grid = await harness.grid()
     asker, worker = User(grid), User(grid)
+    asker.most, asker.most_bytes, worker.most_bytes = 2, 4000, 4000
     await worker.handle(QUOTES)
     await asker.ask()
     large = await asker.put(asker.question(2, "x" * 4000))
@@ -499,6 +499,8 @@ async def test_questions_are_bounded(harness: Harness, monkeypatch: pytest.Monke
     await worker.take(held)
     assert (await worker.answer(held, "y" * 4000)).accepted
     assert await asker.look(held.number) == [AnswerRead(AnswerState.TOO_LARGE, b"", 0.0)]
+    asker.most, asker.most_bytes = 0, 0
+    assert (await asker.put(asker.question(5, "x" * 4000))).results == (PUT,), "without limits there is room"
 
 
 @pytest.mark.promise("P10")

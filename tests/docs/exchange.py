@@ -89,6 +89,8 @@ WELCOME: Final = Welcome(
         resend_packets=1024,
         resend_bytes=1048576,
         selection_bytes=65536,
+        questions=64,
+        handlers=32,
     ),
     backoff=Backoff(initial=0.25, maximum=10.0, stable_after=10.0),
     properties={"$session": "s-4f1c", "$principal": "alice", "$node": "n1", "$client": "example/1", "team": "fx"},

@@ -520,6 +520,8 @@ def test_the_defaults_of_what_the_welcome_announces_are_those_of_the_settings() 
         f"{settings.limit_selection_bytes}",
         f"{settings.limit_resend_packets}",
         f"{settings.limit_resend_bytes}",
+        f"{settings.limit_questions}",
+        f"{settings.limit_handlers}",
         f"{settings.window_default:g}",
         f"{settings.ping_interval:g}, {settings.ping_timeout:g}",
         f"{settings.backoff_initial:g}, {settings.backoff_maximum:g}, {settings.backoff_stable:g}",

@@ -31,7 +31,7 @@ export const LONGEST_TIMEOUT = 600;
 /** Seconds that are waited longer than the grid waits for an answer: then it says itself what has become of it. */
 const GRACE = 1;
 
-/** Answers that one request asks for, as many as a server lets a session wait for. */
+/** Answers that one request asks for (protocol 18.6); with more open, there are several. */
 const AWAIT_MOST = 64;
 
 /** Answers that are kept for calls that learn in a moment that they wait for them. */

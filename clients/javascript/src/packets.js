@@ -25,6 +25,8 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number} selection_bytes
  * @property {number} resend_packets
  * @property {number} resend_bytes
+ * @property {number} questions - 0 if the server does not tell; likewise the next one.
+ * @property {number} handlers
  *
  * @typedef {object} BackoffAdvice - Seconds (protocol 8.3).
  * @property {number} initial
@@ -360,6 +362,8 @@ function readWelcome(packet) {
       selection_bytes: optional(limits, "selection_bytes", count) ?? 0,
       resend_packets: count(limits, "resend_packets", 1),
       resend_bytes: count(limits, "resend_bytes", 1),
+      questions: optional(limits, "questions", count) ?? 0,
+      handlers: optional(limits, "handlers", count) ?? 0,
     },
     backoff: advice(packet, "backoff"),
     properties: texts(packet, "properties"),

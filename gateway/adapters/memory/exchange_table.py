@@ -13,15 +13,15 @@ from gateway.core.types import Epoch, GridGeneration, RequestNumber, SessionId
 from gateway.ports import (
     KEPT_FOR,
     MOST_HANDLERS,
-    MOST_QUESTION_BYTES,
-    MOST_QUESTIONS,
     MOST_SELECTORS,
     QUESTION_BYTES,
     TAKE_WITHIN,
+    AnswerCommand,
     AnswerRead,
     AnswersRead,
     AnswerState,
     AnswerStep,
+    AskCommand,
     AskState,
     Fenced,
     Given,
@@ -204,14 +204,15 @@ class Exchanges:
         names = {name: None for each in partition.handlers.values() for name in each.handling.selectors}
         return HandlerSelectors(partition.revision, tuple(names))
 
-    def ask(self, asker: SessionId, number: int, step: QuestionStep, now: float) -> AskState:
-        """Put a question; see ``ExchangeStore.ask``."""
+    def ask(self, asker: SessionId, step: QuestionStep, command: AskCommand, now: float) -> AskState:
+        """Put a question of a command; see ``ExchangeStore.ask``."""
+        number, most, most_bytes = command.partition, command.most, command.most_bytes
         partition = self._partitions[number]
         chosen = self._choose(partition, step, besides=NOBODY)
         if chosen.handler is None:
             return AskState.BUSY if chosen.busy else AskState.NO_HANDLER
         size = sum(each.size for each in partition.questions.values()) + QUESTION_BYTES + len(step.text)
-        if len(partition.questions) >= MOST_QUESTIONS or size > MOST_QUESTION_BYTES:
+        if 0 < most <= len(partition.questions) or 0 < most_bytes < size:
             return AskState.FULL
         partition.questions[asker, step.request] = _Question(step, now + step.timeout)
         self._give(number, (asker, step.request), chosen.handler, now)
@@ -240,15 +241,16 @@ class Exchanges:
                 each.taken, each.due = True, each.deadline
         return taken
 
-    def answer(self, session: SessionId, number: int, step: AnswerStep, now: float) -> bool:
-        """Answer a question; see ``ExchangeStore.answer``."""
+    def answer(self, session: SessionId, step: AnswerStep, command: AnswerCommand, now: float) -> bool:
+        """Answer a question by a command; see ``ExchangeStore.answer``."""
+        number = command.partition
         partition = self._partitions[number]
         each = self._of(partition, session, step.held)
         if each is None:
             return False
         how, text = AnswerState.FAILED if step.failed else AnswerState.VALUE, step.text
         size = sum(other.size for other in partition.questions.values()) - each.size + QUESTION_BYTES
-        if size + len(text) > MOST_QUESTION_BYTES:
+        if 0 < command.most_bytes < size + len(text):
             how, text = AnswerState.TOO_LARGE, b""
         self._finish(number, (step.held.asker, step.held.number), how, text, now)
         return True

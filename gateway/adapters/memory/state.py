@@ -325,7 +325,7 @@ class GridData:
             state, before = self.topics.once(
                 *(partition, ownership, each.request, command.settled, now),
                 held=self.sessions.__contains__,
-                step=partial(self.exchanges.ask, ownership.session, partition, each, now),
+                step=partial(self.exchanges.ask, ownership.session, each, command, now),
             )
             if before and (
                 state is None
@@ -351,7 +351,7 @@ class GridData:
             accepted, before = self.topics.once(
                 *(partition, ownership, each.request, command.settled, now),
                 held=self.sessions.__contains__,
-                step=partial(self.exchanges.answer, ownership.session, partition, each, now),
+                step=partial(self.exchanges.answer, ownership.session, each, command, now),
             )
             results.append(AnswerResult(accepted is not False, before))
         return results

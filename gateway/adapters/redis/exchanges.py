@@ -17,8 +17,6 @@ from gateway.adapters.redis.topics import STORED_RECEIPT_LIFE_MS
 from gateway.core.types import RequestNumber, SessionId
 from gateway.ports import (
     MOST_HANDLERS,
-    MOST_QUESTION_BYTES,
-    MOST_QUESTIONS,
     MOST_SELECTORS,
     AnswerCommand,
     AnswerRead,
@@ -112,7 +110,7 @@ class RedisExchanges:
             scripts.EXCHANGE_ASK(
                 *self._begin(command.partition, command.ownership.session),
                 *self._receipts(command.ownership, command.settled),
-                *(command.revision, MOST_QUESTIONS, MOST_QUESTION_BYTES),
+                *(command.revision, command.most, command.most_bytes),
                 *questions,
             ),
         )
@@ -149,7 +147,7 @@ class RedisExchanges:
             scripts.EXCHANGE_ANSWER(
                 *self._begin(command.partition, command.ownership.session),
                 *self._receipts(command.ownership, command.settled),
-                MOST_QUESTION_BYTES,
+                command.most_bytes,
                 *answers,
             ),
         )

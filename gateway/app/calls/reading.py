@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
@@ -9,7 +11,7 @@ from gateway.app.calls.callers import Caller, unavailable
 from gateway.app.calls.problems import refused
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
-from gateway.app.delivery.value_pages import MOST_VALUES, NotReadYet, ValuePage, ValuePages
+from gateway.app.delivery.value_pages import NotReadYet, ValuePage, ValuePages
 from gateway.app.requests.history import HISTORIES_PER_PACKET, STEPS_PER_PACKET
 from gateway.app.requests.subscribe import TOPICS_PER_PACKET
 from gateway.app.security.authorisation import Authorisation
@@ -50,6 +52,8 @@ class CallReading:
         self._metrics = context.metrics
         self._authorisation = authorisation
         self._pages = pages
+        self._most_at_once = context.parameters.pages.at_once
+        self._at_once = 0
 
     async def value(self, caller: Caller, escaped: str) -> CallAnswer:
         """Read the value of a topic.
@@ -93,8 +97,8 @@ class CallReading:
             selectors = list(dict.fromkeys(map(parse_selector, asked.selectors)))
             for selector in selectors:
                 self._authorisation.check_select(caller, selector, judging)
-            limit = MOST_VALUES if asked.limit is None else asked.limit
-            await self._values.find(selectors, after, limit, page, may_be_named=permissions.may_receive)
+            with self._reading(caller):
+                await self._values.find(selectors, after, asked.limit, page, may_be_named=permissions.may_receive)
         except RequestRefused as error:
             raise refused(error) from None
         except GridUnavailable:
@@ -106,6 +110,22 @@ class CallReading:
         self._metrics.add(call_catalogue.VALUES_READ, len(page.values))
         found = [(each.topic, each.version, each.event, each.value) for each in page.values]
         return CallAnswer(HTTPStatus.OK, write_values(found, page.cursor))
+
+    @contextmanager
+    def _reading(self, caller: Caller) -> Iterator[None]:
+        """Read a page of values meanwhile, if the node has not as many under way as it may."""
+        if 0 < self._most_at_once <= self._at_once:
+            self._limits.exceeded("limit_node_pages", caller.principal)
+            raise unavailable(
+                f"limit_node_pages: this node reads {self._at_once} pages of values, as many as it may at once; "
+                "try again",
+                ErrorCode.TRY_LATER,
+            )
+        self._at_once += 1
+        try:
+            yield
+        finally:
+            self._at_once -= 1
 
     async def history(self, caller: Caller, escaped: str, query: str) -> CallAnswer:
         """Read a part of the history of topics, as a session does (protocol 6.6).

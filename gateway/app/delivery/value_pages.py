@@ -27,12 +27,6 @@ from gateway.core.topics.sorted_topics import SortedTopics, span
 from gateway.core.types import TopicPath
 from gateway.ports import TopicValue
 
-MOST_VALUES: Final = 1_000
-"""Values of a page: some milliseconds of the node."""
-
-PAGE_BYTES: Final = 128 * 1024
-"""Bytes of paths and values above which a page is ended, as of a history: it waits for a slow reader in memory."""
-
 ITEM_BYTES: Final = 80
 """Bytes of a value in an answer besides its path and its text."""
 
@@ -145,6 +139,7 @@ class ValuePages:
 
     def __init__(self, context: Context, replicas: Replicas) -> None:
         self._grid = context.grid
+        self._most = context.parameters.pages
         self._depth = context.parameters.topic_depth
         self._replicas = replicas
         self._orders: dict[int, _Order] = {}
@@ -155,7 +150,7 @@ class ValuePages:
         self,
         selectors: Sequence[Selector],
         after: TopicPath | None,
-        limit: int,
+        limit: int | None,
         page: ValuePage,
         *,
         may_be_named: Callable[[TopicPath], bool],
@@ -165,7 +160,7 @@ class ValuePages:
         Args:
             selectors: which topics; who asks may select all of them.
             after: the path behind which to begin; None for the first one.
-            limit: most values.
+            limit: most values; None for as many as a page may have.
             page: to be filled; what it has cost is in it, also if it comes to nothing.
             may_be_named: whether who asks may know of a topic that it has not asked for, as a cursor.
 
@@ -192,7 +187,8 @@ class ValuePages:
                     copy, order = self._replicas.get(number), self._orders[number]
                     if copy is not None:
                         sources.append(_Source(selector, copy.values.get, order.topics, after))
-            await self._merge(sources, min(limit, MOST_VALUES), page, may_be_named)
+            most = self._most.values if limit is None else min(limit, self._most.values)
+            await self._merge(sources, most, page, may_be_named)
 
     async def _merge(
         self,
@@ -209,7 +205,7 @@ class ValuePages:
         while waiting:
             topic, place, source = waiting[0]
             if topic != last:
-                if len(page.values) >= limit or page.size >= PAGE_BYTES:
+                if len(page.values) >= limit or page.size >= self._most.bytes:
                     page.cursor = page.values[-1].topic
                     return
                 if page.work - begun >= LOOKED_AT and last is not None and (is_in_page or may_be_named(last)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+from gateway.app.context import Context
 from gateway.app.registry.fencing import Fencing
 from gateway.app.session.consumer import Terms
 from gateway.app.session.session import Session
@@ -47,7 +48,15 @@ MOST_CONSUMERS: Final = 10_000
 
 
 class FencedMessaging(Fencing):
-    """What the owner of a session writes to queues, durable subscriptions, questions and transactions."""
+    """What the owner of a session writes to queues, durable subscriptions, questions and transactions.
+
+    Args:
+        context: of the node.
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._parameters = context.parameters
 
     # --- Queues -------------------------------------------------------------------------------------------------------
 
@@ -164,8 +173,11 @@ class FencedMessaging(Fencing):
         self, session: Session, partition: int, revision: str, steps: tuple[QuestionStep, ...]
     ) -> AskedAll | HandlerSelectors:
         """Put questions; see ``ExchangeStore.ask``."""
-        ask, settled = self._grid.exchanges.ask, session.settled()
-        return await self._asked(session, lambda mine: ask(AskCommand(mine, settled, partition, revision, steps)))
+        ask, settled, limits = self._grid.exchanges.ask, session.settled(), self._parameters.exchanges
+        most, most_bytes = limits.partition_questions, limits.partition_bytes
+        return await self._asked(
+            session, lambda mine: ask(AskCommand(mine, settled, partition, revision, steps, most, most_bytes))
+        )
 
     async def take_questions(
         self, session: Session, partition: int, questions: Sequence[HeldQuestion]
@@ -178,7 +190,10 @@ class FencedMessaging(Fencing):
     ) -> list[AnswerResult]:
         """Answer questions; see ``ExchangeStore.answer``."""
         answer, settled = self._grid.exchanges.answer, session.settled()
-        return await self._asked(session, lambda mine: answer(AnswerCommand(mine, settled, partition, steps)))
+        most_bytes = self._parameters.exchanges.partition_bytes
+        return await self._asked(
+            session, lambda mine: answer(AnswerCommand(mine, settled, partition, steps, most_bytes))
+        )
 
     # --- Transactions -------------------------------------------------------------------------------------------------
 

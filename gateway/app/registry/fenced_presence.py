@@ -45,7 +45,6 @@ class FencedPresence(FencedMessaging):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._table = context.destinations
-        self._parameters = context.parameters
         self.unsettled: dict[Session, None] = {}
 
     # --- What others build on -----------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from gateway.core.types import RequestNumber, SessionId, TopicPath
 from gateway.core.wire.codec import encode_answered
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import InvalidSelector, RequestRefused
-from gateway.core.wire.exchange_packets import QUESTIONS, Answered, Ask, Await
+from gateway.core.wire.exchange_packets import AWAIT_MOST, QUESTIONS, Answered, Ask, Await
 from gateway.core.wire.packets import Reply
 from gateway.ports import (
     ASK_MOST,
@@ -54,15 +54,6 @@ from gateway.ports import (
     Over,
     QuestionStep,
 )
-
-MOST_ASKED: Final = 64
-"""Questions of a session without an end that its client knows: what one program waits for at a time (P20)."""
-
-MOST_ASKED_AT_NODE: Final = 20_000
-"""Of all sessions of a node: some 10 MB, and more than it could deliver in the time for which people wait."""
-
-LONGEST_TIMEOUT: Final = 600.0
-"""Seconds that a question may take: what takes longer is work for a queue."""
 
 SHORTEST_TIMEOUT: Final = 0.05
 """Seconds; below, no answer could have come in time."""
@@ -82,7 +73,11 @@ DUE_AFTER: Final = 0.02
 _REFUSALS: Final[dict[AskState, tuple[ErrorCode, str, str]]] = {
     AskState.NO_HANDLER: (ErrorCode.NO_HANDLER, "nobody who is there handles", "no_handler"),
     AskState.BUSY: (ErrorCode.HANDLERS_BUSY, "there are too many questions at a time for who handles", "busy"),
-    AskState.FULL: (ErrorCode.TOO_MANY_QUESTIONS, "there is no room for a further question of the root of", "full"),
+    AskState.FULL: (
+        ErrorCode.TOO_MANY_QUESTIONS,
+        "there is no room (limit_partition_questions, limit_partition_question_bytes) until others are answered for",
+        "full",
+    ),
 }
 
 _ENDS: Final[dict[AnswerState, tuple[ErrorCode, str, bool, str]]] = {
@@ -139,6 +134,9 @@ class Asking:
         self._exchanges = context.grid.exchanges
         self._depth = context.parameters.topic_depth
         self._value_bytes = context.parameters.limits.value_bytes
+        self._most = context.parameters.limits.questions
+        self._most_at_node = context.parameters.exchanges.questions or inf
+        self._longest = context.parameters.exchanges.longest
         self._limits = context.limits
         self._background = context.background
         self._metrics = context.metrics
@@ -165,7 +163,7 @@ class Asking:
         """
         results: list[tuple[Ask, AskResult | RequestRefused | GridRefused]] = []
         by_partition: dict[int, list[Ask]] = {}
-        room = MOST_ASKED - (len(session.exchange.asked) if session.exchange is not None else 0)
+        room = self._most - (len(session.exchange.asked) if session.exchange is not None else 0)
         for request in run:
             try:
                 partition = self._checked(session, request, room)
@@ -211,15 +209,25 @@ class Asking:
                 f"the value has {len(request.value)} bytes; limits.value_bytes is {self._value_bytes}",
                 code=ErrorCode.VALUE_TOO_LARGE,
             )
-        if not SHORTEST_TIMEOUT <= request.timeout <= LONGEST_TIMEOUT:
-            raise RequestRefused(f"a timeout is from {SHORTEST_TIMEOUT:g} to {LONGEST_TIMEOUT:g} seconds")
+        if not SHORTEST_TIMEOUT <= request.timeout <= self._longest:
+            raise RequestRefused(
+                f"a timeout is from {SHORTEST_TIMEOUT:g} to {self._longest:g} seconds (question_timeout_maximum); ask "
+                "for an answer within them, or send what takes longer to a queue"
+            )
         addressed = request.principal is not None or request.session is not None
         self._authorisation.check_request(session, path, addressed=addressed)
-        if not request.resubmitted and (room <= 0 or self._count >= MOST_ASKED_AT_NODE):
-            most = MOST_ASKED if room <= 0 else MOST_ASKED_AT_NODE
-            whose = "the session" if room <= 0 else "this node"
+        if not request.resubmitted and room <= 0:
+            self._limits.exceeded("limit_questions", session.principal)
             raise RequestRefused(
-                f"{whose} has {most} questions without an answer; wait for some of them",
+                f"limit_questions: the session has {self._most} questions without an answer, as many as it may; wait "
+                "for some of them",
+                code=ErrorCode.TOO_MANY_QUESTIONS,
+            )
+        if not request.resubmitted and self._count >= self._most_at_node:
+            self._limits.exceeded("limit_node_questions", session.principal)
+            raise RequestRefused(
+                f"limit_node_questions: this node has {self._most_at_node} questions without an answer, as many as it "
+                "may; ask again when some are answered",
                 code=ErrorCode.TOO_MANY_QUESTIONS,
             )
         return topic_partition(path, self._depth)
@@ -291,9 +299,9 @@ class Asking:
             RequestRefused: there are too many, or they have no paths.
             SessionLost, GridUnavailable: as of ``ask``.
         """
-        if QUESTIONS not in session.supports or len(request.asks) > MOST_ASKED:
+        if QUESTIONS not in session.supports or len(request.asks) > AWAIT_MOST:
             raise RequestRefused(
-                f"a client names {QUESTIONS!r} in 'supports', and waits for {MOST_ASKED} answers at most"
+                f"a client names {QUESTIONS!r} in 'supports', and asks for {AWAIT_MOST} answers at most in one request"
             )
         by_partition: dict[int, list[RequestNumber]] = {}
         for number, path in request.asks:

@@ -54,9 +54,6 @@ from gateway.ports import (
     TakenQuestion,
 )
 
-MOST_SELECTORS: Final = 32
-"""Selectors that one session handles: what a program does, and not what it is asked about (P20)."""
-
 FAILURE_BYTES: Final = 1024
 """Bytes of UTF-8 of why there is no answer."""
 
@@ -97,6 +94,7 @@ class QuestionHandling:
     ) -> None:
         self._depth = context.parameters.topic_depth
         self._value_bytes = context.parameters.limits.value_bytes
+        self._most = context.parameters.limits.handlers
         self._limits = context.limits
         self._background = context.background
         self._metrics = context.metrics
@@ -129,9 +127,12 @@ class QuestionHandling:
             self._limits.charge_work(session, work.taken // STEPS_PER_PACKET)
         before = session.handlers
         handlers = {**before, selector.text: min(request.concurrency, MOST_CONCURRENCY)}
-        if len(handlers) > MOST_SELECTORS:
+        if len(handlers) > max(self._most, len(before)):
+            self._limits.exceeded("limit_handlers", session.principal)
             raise RequestRefused(
-                f"the session handles {MOST_SELECTORS} selectors already", code=ErrorCode.TOO_MANY_HANDLERS
+                f"limit_handlers: the session handles {len(before)} selectors; limits.handlers is {self._most}. Use "
+                "wider selectors, or handle less first.",
+                code=ErrorCode.TOO_MANY_HANDLERS,
             )
         self._limits.check_handlers(session, handlers)
         try:

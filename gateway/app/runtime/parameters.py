@@ -65,6 +65,38 @@ class UsageParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeParameters:
+    """What questions may take besides what a session is told in its welcome (protocol 18).
+
+    Attributes:
+        questions: without an answer, of all sessions of a node; 0 for no limit.
+        longest: seconds that a question may wait for its answer.
+        partition_questions: that one topic partition of the grid holds at most; 0 for no limit.
+        partition_bytes: of them and of their answers; likewise.
+    """
+
+    questions: int
+    longest: float
+    partition_questions: int
+    partition_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageParameters:
+    """What calls may read of current values.
+
+    Attributes:
+        values: of a page.
+        bytes: of paths and values above which a page is ended.
+        at_once: pages that a node reads at the same time; 0 for no limit.
+    """
+
+    values: int
+    bytes: int
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StormParameters:
     """How many clients that come back together are met.
 
@@ -155,6 +187,8 @@ class NodeParameters:
         usage: what addresses, principals and all together may use.
         partition_topics: topics that one topic partition holds at most; 0 for no limit.
         partition_bytes: bytes of values that one topic partition holds at most; 0 for no limit.
+        exchanges: what questions may take.
+        pages: what calls may read of current values.
         storms: how many clients that come back together are met.
         token_renewal: seconds after which a connected client is handed a token with a new life.
         revocations: most that may be in force.
@@ -197,6 +231,8 @@ class NodeParameters:
     usage: UsageParameters
     partition_topics: int
     partition_bytes: int
+    exchanges: ExchangeParameters
+    pages: PageParameters
     storms: StormParameters
     token_renewal: float
     revocations: int

@@ -7,16 +7,12 @@ again what it has been asked and has not answered (protocol 18.6): it has these 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Final
 
 from gateway.core.client.errors import AnswerLost, GatewayError, HandlerFailed, HandlerLost, RequestTimedOut
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codes import ErrorCode
-from gateway.core.wire.exchange_packets import Answered, Await, Question
-
-AWAIT_MOST: Final = 64
-"""Answers that one request asks for, as many as a server lets a session wait for."""
+from gateway.core.wire.exchange_packets import AWAIT_MOST, Answered, Await, Question
 
 
 class Exchanges:

@@ -11,6 +11,9 @@ from gateway.core.wire.codes import ErrorCode
 QUESTIONS: Final = "questions"
 """The word with which both sides say that they know questions and answers (protocol 18)."""
 
+AWAIT_MOST: Final = 64
+"""Answers that one ``Await`` asks for, also where a node lets a session ask less: clients may come from another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Handle:

@@ -46,6 +46,8 @@ class Limits:
         selection_bytes: of the texts of that list, as the welcome writes them; 0 from a server that does not tell.
         resend_packets: packets each side keeps for resending, unacknowledged.
         resend_bytes: the same bound in bytes of packet bodies.
+        questions: that may await their answer at once; 0 from a server that does not tell.
+        handlers: selectors of the questions that the session may handle; likewise.
     """
 
     message_bytes: int
@@ -55,6 +57,8 @@ class Limits:
     resend_packets: int
     resend_bytes: int
     selection_bytes: int = 0
+    questions: int = 0
+    handlers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,33 @@ class LimitSettings:
         "Bytes of the selectors in a session's list of selections, each with its sign.",
         reason="As many entries as limit_selections allows, of 64 bytes each; the list goes into every welcome.",
     )
+    limit_questions: int = setting(
+        Whole("questions", 1, 10_000),
+        64,
+        "Requests to handlers (questions) of a session that may await their answer at once; above, further ones are "
+        "refused with too_many_questions.",
+        reason="What one program waits for at a time. A service that asks for many people at once needs more.",
+    )
+    limit_handlers: int = setting(
+        Whole("selectors", 1, 1000),
+        32,
+        "Selectors of the questions that a session may handle; above, further handlers are refused with "
+        "too_many_handlers.",
+        reason="What a program does, and not what it is asked about: wildcards make long lists unnecessary. All are "
+        "told to their partitions again when the session fails over.",
+    )
+    limit_page_values: int = setting(
+        Whole("values", 1, 10_000),
+        1000,
+        "Values of a page that is read over HTTP (GET /v1/values), whatever its caller asks for.",
+        reason="Some milliseconds of the node.",
+    )
+    limit_page_bytes: int = setting(
+        Bytes(1024, 1024**2),
+        128 * 1024,
+        "Bytes of paths and values, and 80 for each, above which such a page is ended.",
+        reason="A page waits for a slow reader in memory. Who reads many values of 1 KB needs a call for each 120.",
+    )
     limit_resend_packets: int = setting(
         Whole("packets", 1, 1_000_000),
         1024,
@@ -162,6 +189,21 @@ class SharedLimitSettings:
         "Bytes of requests of all sessions of a node that may await their reply at once; above, reading pauses for "
         "sessions that have more than an equal share. 0 sets no limit.",
         reason="64 sessions that use all they may. Redis processes as much in a few tenths of a second.",
+    )
+    limit_node_questions: int = setting(
+        Whole("questions", 0, 10_000_000),
+        20_000,
+        "Questions of all sessions of a node that may await their answer at once; above, further ones are refused with "
+        "too_many_questions. 0 sets no limit.",
+        reason="Some 10 MB, and more than a node could deliver in the time for which people wait.",
+    )
+    limit_node_pages: int = setting(
+        Whole("pages", 0, 100_000),
+        0,
+        "Pages of values that a node reads for calls at the same time; above, calls are answered 503 with Retry-After. "
+        "0 sets no limit.",
+        reason="Each is charged to its principal, and takes turns with everything else. Set it where many principals "
+        "read pages of very many topics.",
     )
     limit_disconnected: int = setting(
         Whole("sessions", 0, 100_000_000),
@@ -337,6 +379,22 @@ class SharedLimitSettings:
         "leaves a third of the 2 GB of the shipped redis.conf for sessions. A node that follows everything needs up to "
         "1.2 GiB for it, which fits the 3 GiB of the shipped containers. Raise it with maxmemory, and with the memory "
         "of the nodes.",
+    )
+    limit_partition_questions: int = setting(
+        Whole("questions", 0, 10_000_000),
+        10_000,
+        "Questions in each of the 64 topic partitions of the grid whose answers who asked has not yet acknowledged; "
+        "above, further ones are refused with too_many_questions. 0 sets no limit. The same on all nodes.",
+        reason="As many as Redis answers in some seconds: clients give up what would wait for longer.",
+    )
+    limit_partition_question_bytes: int = setting(
+        Bytes(0, 64 * 1024**3),
+        16 * 1024**2,
+        "Bytes of these questions and of their answers, and 512 for each; above, further questions are refused with "
+        "too_many_questions, and answers are lost with answer_lost. 0 sets no limit. The same on all nodes.",
+        reason="As many questions of 1 KB as may be there, or 500 of the largest values. They are forgotten when who "
+        "asked has the answer, or 10 s after the deadline. All partitions at once would take a gibibyte: lower it "
+        "where many roots are asked about and Redis has little memory.",
     )
 
 

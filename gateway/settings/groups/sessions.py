@@ -33,6 +33,13 @@ class SessionSettings:
         "How long a new connection may take to send its hello or resume.",
         reason="Slow mobile networks need a second or two; silent connections are not kept longer than this.",
     )
+    question_timeout_maximum: float = setting(
+        Seconds(1, 600),
+        600.0,
+        "The longest time that a client may let a question wait for its answer; requests for longer ones are refused.",
+        reason="As long as the protocol allows; what takes longer is work for a queue. Lower it where clients that ask "
+        "for long answers keep too many questions open.",
+    )
     ping_interval: float = setting(
         Seconds(0.2, 3600),
         20.0,

@@ -13,6 +13,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.delivery import value_pages
+from gateway.app.delivery.value_pages import ValuePages
 from gateway.client import connect
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.topics.selectors import matches, parse_selector
@@ -172,6 +173,41 @@ async def test_a_page_has_a_bounded_number_of_bytes(node: TestNode) -> None:
 async def test_a_page_has_a_thousand_values_at_most(node: TestNode) -> None:
     await publish(node, {f"many/{number:04}": number for number in range(2100)})
     assert [len(each) for each in await pages([node], "many/*", limit=5000)] == [1000, 1000, 100]
+
+
+async def test_a_page_is_as_long_as_the_operator_lets_it_be() -> None:
+    async with running_node(limit_page_values=10) as node:
+        await publish(node, {f"many/{number:02}": number for number in range(25)})
+        assert [len(each) for each in await pages([node], "many/*")] == [10, 10, 5]
+        assert [len(each) for each in await pages([node], "many/*", limit=20)] == [10, 10, 5]
+    async with running_node(limit_page_bytes=1024) as node:
+        await publish(node, {f"large/{number}": "x" * 600 for number in range(4)})
+        assert [len(each) for each in await pages([node], "large/*")] == [2, 2]
+
+
+@pytest.mark.promise("P20")
+async def test_a_node_reads_as_many_pages_at_once_as_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, go_on = asyncio.Event(), asyncio.Event()
+    find = ValuePages.find
+
+    async def held(*given: Any, **named: Any) -> None:
+        reading.set()
+        await go_on.wait()
+        await find(*given, **named)
+
+    async with running_node(limit_node_pages=1) as node:
+        await publish(node, {"a/1": 1})
+        monkeypatch.setattr(ValuePages, "find", held)
+        first = asyncio.create_task(call(node, "GET", f"{LIST_PATH}?selector=a/*"))
+        await reading.wait()
+        status, told, headers = await call(node, "GET", f"{LIST_PATH}?selector=a/*")
+        go_on.set()
+        assert (status, told["type"]) == (503, "urn:session-gateway:problem:try_later")
+        assert told["detail"].startswith("limit_node_pages: this node reads 1 pages")
+        assert told["detail"].endswith("try again")
+        assert headers["retry-after"] == "1"
+        assert (await first)[0] == 200
+        assert (await call(node, "GET", f"{LIST_PATH}?selector=a/*"))[0] == 200
 
 
 @pytest.mark.promise("P20")

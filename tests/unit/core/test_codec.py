@@ -78,6 +78,8 @@ WELCOME: dict[str, Any] = {
         "selection_bytes": 65536,
         "resend_packets": 1000,
         "resend_bytes": 1000000,
+        "questions": 64,
+        "handlers": 32,
     },
     "backoff": {"initial": 0.5, "maximum": 30.0, "stable_after": 10.0},
     "properties": {"$client": "python"},

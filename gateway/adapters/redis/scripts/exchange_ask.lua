@@ -5,8 +5,8 @@
 -- ARGV[1..3] exchange.lua
 -- ARGV[4..7] queue_receipts.lua
 -- ARGV[8] revision of the selectors that the caller knows
--- ARGV[9] questions that the partition may hold
--- ARGV[10] bytes of them
+-- ARGV[9] questions that the partition may hold; 0 for no limit
+-- ARGV[10] bytes of them; likewise
 -- ARGV[11..] for each question: request, milliseconds until it must be answered, '' or 'p<principal>' or 's<session>' for
 --         whom alone it is, what handlers are given, how many selectors match its path, and these
 -- Result  {last entry of the exchanges, and for each question 'put', 'none' (nobody handles it who is there), 'busy' (they
@@ -46,6 +46,7 @@ local function find(groups, selectors, target)
   end
 end
 
+local most, most_bytes = tonumber(ARGV[9]), tonumber(ARGV[10])
 while at <= #ARGV do
   local request, wait, target, words = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
   local matching = tonumber(ARGV[at + 4])
@@ -74,7 +75,7 @@ while at <= #ARGV do
     local state = 'p'
     if not name then
       state = busy and 'b' or 'n'
-    elseif count + 1 > tonumber(ARGV[9]) or bytes + size > tonumber(ARGV[10]) then
+    elseif (most > 0 and count + 1 > most) or (most_bytes > 0 and bytes + size > most_bytes) then
       state = 'f'
     else
       local each = {deadline = now + wait, size = size, groups = groups}

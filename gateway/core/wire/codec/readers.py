@@ -258,8 +258,12 @@ def _welcome(packet: Object) -> Welcome:
         replicated=read_flag(packet, "replicated"),
         limits=Limits(
             **{each.name: read_count(limits, each.name, least=1) for each in fields(Limits) if each.default is MISSING},
-            # A limit of a later release: servers of the first do not tell it.
-            selection_bytes=read_optional_count(limits, "selection_bytes", 0) or 0,
+            # Limits of later releases: servers of the first do not tell them.
+            **{
+                each.name: read_optional_count(limits, each.name, 0) or 0
+                for each in fields(Limits)
+                if each.default is not MISSING
+            },
         ),
         backoff=_backoff(packet),
         properties=read_texts(packet, "properties"),
