@@ -148,6 +148,9 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
     for name in (*FOR_PEOPLE, "link-ca.key"):
         assert (secrets / name).stat().st_mode & 0o077 == 0, name
     assert len((secrets / "token-keys").read_text().strip()) >= 43
+    make_hooks(tmp_path / "hooks")
+    more = yaml.safe_load((DEPLOY / "compose" / "hooks.yml").read_text("utf-8"))["services"]
+    assert more.keys() == NODES.keys()
     for name, node in NODES.items():
         files = {(each if isinstance(each, str) else each["target"]): each for each in node["secrets"]}
         places = {
@@ -156,18 +159,12 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
         }
         assert node["volumes"] == ["../policy.toml:/etc/gateway/policy.toml:ro"]
         places["/etc/gateway/policy.toml"] = DEPLOY / "policy.toml"
-        said = must_be_fit(node["environment"], places, name)
-        assert "hooks: " not in said
-    make_hooks(tmp_path / "hooks")
-    more = yaml.safe_load((DEPLOY / "compose" / "hooks.yml").read_text("utf-8"))["services"]
-    assert more.keys() == NODES.keys()
-    assert all(each == more[name] for each in more.values())
-    (volume,) = more[name]["volumes"]
-    assert volume["source"] == "./secrets/hooks", "which is in no repository"
-    assert volume["read_only"] is True
-    places[volume["target"]] = tmp_path / "hooks"
-    said = must_be_fit(NODES[name]["environment"] | more[name]["environment"], places, name)
-    assert "\nhooks: crm\n" in said
+        assert "hooks: " not in must_be_fit(node["environment"], places, name)
+        (volume,) = more[name]["volumes"]
+        assert volume["source"] == "./secrets/hooks", "which is in no repository"
+        assert volume["read_only"] is True
+        places[volume["target"]] = tmp_path / "hooks"
+        assert "\nhooks: crm\n" in must_be_fit(node["environment"] | more[name]["environment"], places, name)
 
 
 # --- systemd ----------------------------------------------------------------------------------------------------------
@@ -231,6 +228,11 @@ def test_a_pod_is_fit_to_run_with_the_secrets_that_the_page_makes(tmp_path: Path
         volume = volumes[mount["name"]]
         held = secrets[volume["secret"]["secretName"]] if "secret" in volume else policy
         places |= {f"{mount['mountPath']}/{key}": path for key, path in held.items()}
+    make_hooks(tmp_path / "hooks")
+    component = yaml.safe_load((HOOKS / "kustomization.yaml").read_text("utf-8"))
+    (generator,) = component["configMapGenerator"]
+    more = dict(each.split("=", 1) for each in generator["literals"])
+    hooks = {"/etc/gateway/hooks": tmp_path / "hooks"}
     for number in range(nodes["spec"]["replicas"]):
         known = {"GATEWAY_NODE": f"{nodes['metadata']['name']}-{number}", "POD_IP": "10.42.0.7"}
         for each in pod["containers"][0]["env"]:
@@ -240,12 +242,7 @@ def test_a_pod_is_fit_to_run_with_the_secrets_that_the_page_makes(tmp_path: Path
                 secret = each["valueFrom"]["secretKeyRef"]
                 known[each["name"]] = secrets[secret["name"]][secret["key"]].read_text()
         assert "hooks: " not in must_be_fit(literals() | known, places, known["GATEWAY_NODE"])
-    make_hooks(tmp_path / "hooks")
-    component = yaml.safe_load((HOOKS / "kustomization.yaml").read_text("utf-8"))
-    (generator,) = component["configMapGenerator"]
-    more = dict(each.split("=", 1) for each in generator["literals"])
-    hooks = {"/etc/gateway/hooks": tmp_path / "hooks"}
-    assert "\nhooks: crm\n" in must_be_fit(literals() | known | more, places | hooks, known["GATEWAY_NODE"])
+        assert "\nhooks: crm\n" in must_be_fit(literals() | known | more, places | hooks, known["GATEWAY_NODE"])
 
 
 def test_kustomize_adds_event_hooks_where_an_overlay_asks_for_them(tmp_path: Path) -> None:
