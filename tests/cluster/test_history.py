@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.redis, pytest.mark.promise("P14")
 EVENTS: Final = 50_000
 RESTARTS: Final = 60
 """Readers, about, each of which goes on where the one before stopped, at another node."""
+KILLS: Final = 50
+"""Readers that are killed at least."""
 TOPICS: Final = 4
 IN_FLIGHT: Final = 200
 DEATHS: Final = 3
@@ -66,6 +69,43 @@ async def test_readers_that_go_on_at_other_nodes_get_the_log(tmp_path: Path, fig
     assert {topic: [each.value for each in got if each.topic == topic] for topic in wanted} == wanted
     assert not any(each.gap or each.folded or each.snapshot for each in got)
     figures(f"{EVENTS} events once each and in order to {restarts} readers one after the other; {deaths} nodes killed")
+
+
+async def test_readers_that_are_killed_go_on_where_they_were(tmp_path: Path, figures: Figures) -> None:
+    """L1 with programs that end by SIGKILL: what the last line of one said is where the next one begins."""
+    chance = random.Random(2)
+    file = tmp_path / "destinations.toml"
+    file.write_text(DESTINATIONS)
+    got: list[tuple[str, int]] = []
+    position, kills = "earliest", 0
+    async with cluster(tmp_path, balancer=False, destinations=file, history_bytes=256 * 1024**2) as stack:
+        urls = [stack.node_url(node) for node in stack.node_names]
+        async with connect(urls, "writer") as writer:
+            writing = asyncio.create_task(_write(writer))
+            while len(got) < EVENTS:
+                first = kills % len(urls)
+                reader = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    *("-m", "tests.cluster.history_reader", position, *urls[first:], *urls[:first]),
+                    stdout=asyncio.subprocess.PIPE,
+                )
+                assert reader.stdout is not None
+                try:
+                    async with time_limit(120):
+                        for _ in range(min(chance.randint(1, 2 * EVENTS // RESTARTS), EVENTS - len(got))):
+                            place, topic, value, kind = (await reader.stdout.readline()).decode().split()
+                            assert kind == "event"
+                            position = place
+                            got.append((topic, int(value)))
+                finally:
+                    reader.kill()
+                    await reader.wait()
+                kills += 1
+            await writing
+    wanted = {f"log/{number}": list(range(number, EVENTS, TOPICS)) for number in range(TOPICS)}
+    assert {topic: [value for each, value in got if each == topic] for topic in wanted} == wanted
+    assert kills >= KILLS
+    figures(f"{EVENTS} events once each and in order to {kills} programs that were killed one after the other")
 
 
 async def _write(session: Session) -> None:

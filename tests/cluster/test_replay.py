@@ -22,8 +22,8 @@ pytestmark = [
     pytest.mark.thorough,
 ]
 
-SUBSCRIBERS: Final = 30
-"""Each gets 400 updates a second: 12,000 for all of them together."""
+SUBSCRIBERS: Final = 60
+"""Each gets 400 updates a second: 24,000 for all of them together."""
 PUBLISHERS: Final = 4
 STREAM_LENGTH: Final = 100_000
 """Entries that a stream keeps: more than are published, so that a slow machine is not a gap."""
