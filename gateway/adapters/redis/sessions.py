@@ -102,15 +102,12 @@ class RedisSessions:
         self._see_to(reply)
         if reply[0] == b"refused":
             return ClaimRefused(ErrorCode(reply[1].decode()))
-        names = (
-            *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt"),
-            *("partitions", *_OF_CREDENTIALS, "handlers"),
-        )
-        stored = dict(zip(names, reply[3:], strict=True))
-        stored |= {"owner": str(by).encode(), "connected": b"1"}
+        stored = dict(zip(_CLAIMED, reply[3:], strict=True))
         try:
-            previous, before = (NodeRef.parse(reply[place].decode()) for place in (1, 2))
-            return Claimed(_record(session, stored, _listed(stored["selections"])), previous, before)
+            previous = NodeRef.parse(reply[1].decode())
+            before = previous if reply[2] == reply[1] else NodeRef.parse(reply[2].decode())
+            record = _record(session, stored, _listed(stored["selections"]), by, connected=True)
+            return Claimed(record, previous, before)
         except _UNREADABLE as error:
             # What is left of it cannot be served; its client is told so, and may open another one.
             self._foreign.skipped(self._keys.session(session), "its fields", error)
@@ -484,6 +481,12 @@ def _credentials(
 _OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires", "credential")
 """Fields that came after the first release; a session that an older node wrote does not have them."""
 
+_CLAIMED: Final = (
+    *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt", "partitions"),
+    *(*_OF_CREDENTIALS, "handlers"),
+)
+"""What a claim tells of a session behind its owners, in order."""
+
 
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
 """What reading the fields of a session raises if the gateway did not write them: a field that is missing, is no number,
@@ -506,11 +509,14 @@ def _read(session: SessionId, reply: list[bytes]) -> SessionRecord | None:
     if written is None:
         fields = zip(reply[::2], reply[1::2], strict=True)
         written = [part for name, value in fields if name.startswith(b"s:") for part in (name[2:], value)]
-    return _record(session, stored, _listed(written))
+    owner, connected = NodeRef.parse(stored["owner"].decode()), stored["connected"] == b"1"
+    return _record(session, stored, _listed(written), owner, connected=connected)
 
 
-def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str, ...]) -> SessionRecord:
-    roles, properties, expires, credential = (stored.get(name) or b"" for name in _OF_CREDENTIALS)
+def _record(
+    session: SessionId, stored: Mapping[str, Any], selections: tuple[str, ...], owner: NodeRef, *, connected: bool
+) -> SessionRecord:
+    roles, properties, expires, credential = [stored.get(name) or b"" for name in _OF_CREDENTIALS]
     return SessionRecord(
         id=session,
         principal=stored["principal"].decode(),
@@ -518,11 +524,11 @@ def _record(session: SessionId, stored: Mapping[str, Any], selections: tuple[str
         selections=selections,
         window=float(stored["window"]),
         epoch=Epoch(int(stored["epoch"])),
-        owner=NodeRef.parse(stored["owner"].decode()),
+        owner=owner,
         token_generation=TokenGeneration(int(stored["generation"])),
         confirmed=TokenGeneration(int(stored["confirmed"])),
         attempt=Attempt(int(stored["attempt"])),
-        connected=stored["connected"] == b"1",
+        connected=connected,
         publish_partitions=frozenset(split_partitions(stored["partitions"])),
         roles=frozenset(orjson.loads(roles)) if roles else frozenset(),
         principal_properties=orjson.loads(properties) if properties else {},

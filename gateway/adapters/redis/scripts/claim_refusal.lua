@@ -18,7 +18,8 @@
 -- Needs clock.lua.
 local stored = redis.call(
   'HMGET', KEYS[1], 'owner', 'epoch', 'generation', 'confirmed', 'attempt', 'connected', 'previous', 'ended',
-  'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires', 'before'
+  'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires', 'before', 'roles',
+  'principal_properties', 'credential', 'handlers'
 )
 local owner = stored[1]
 if not owner then

@@ -34,6 +34,8 @@ if attempt > tonumber(stored[5]) then
       return {'refused', 'unauthenticated'}
     end
     redis.call('HSET', KEYS[1], unpack(ARGV, 10))
+    local given = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential')
+    stored[16], stored[17], stored[14], stored[18] = unpack(given)
   elseif stored[14] and stored[14] ~= '' and tonumber(stored[14]) <= tonumber(ARGV[8]) then
     return {'refused', 'credentials_expired'}
   end
@@ -62,8 +64,7 @@ if not selections then
     end
   end
 end
-local shown = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential', 'handlers')
 return {
   'claimed', previous, before, stored[9], stored[10], selections, stored[12], epoch, generation, confirmed, ARGV[5],
-  stored[13], unpack(shown)
+  stored[13], stored[16], stored[17], stored[14], stored[18], stored[19]
 }
