@@ -27,6 +27,7 @@ from aiohttp import WSMsgType, web
 from gateway.adapters.memory import MemoryGridServer
 from gateway.core.wire.codec import SUBPROTOCOL
 from tests.clients.driver import node_environment
+from tests.support.linked_nodes import LinkedNodes
 from tests.support.nodes import TestNode, running_node
 from tests.support.numbering import SESSION_PACKETS, packets_of
 from tests.support.raw_client import Packet, RawClient
@@ -164,23 +165,33 @@ EXPECTED: Final = [
 
 
 @asynccontextmanager
-async def two_nodes() -> AsyncIterator[list[TestNode]]:
+async def two_nodes(linking: pytest.MonkeyPatch | None = None) -> AsyncIterator[list[TestNode]]:
+    """Run two nodes: as they were in those days, or, where they are to be linked, each with the other as its backup."""
+    if linking is not None:
+        async with LinkedNodes(linking).run("n1", "n2", backup="auto", mirror="sync") as nodes:
+            yield nodes
+        return
     memory = MemoryGridServer()
     async with running_node("n1", memory=memory) as n1, running_node("n2", memory=memory) as n2:
         yield [n1, n2]
 
 
-async def use_with_two_nodes(language: str, where: Path) -> tuple[list[Any], list[Any]]:
+async def use_with_two_nodes(
+    language: str, where: Path, linking: pytest.MonkeyPatch | None = None
+) -> tuple[list[Any], list[Any]]:
     """Have a first client work; returns what it told, and what was said on each connection, and at which node."""
-    async with two_nodes() as nodes, recorder(nodes[0].url) as relay:
+    async with two_nodes(linking) as nodes, recorder(nodes[0].url) as relay:
         told = await use(language, where, relay, nodes)
         names = {node.url: node.gateway.me.node for node in nodes}
         return told, [{"node": names[url], "said": said} for url, said in relay.connections]
 
 
+@pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("language", FIRST)
-async def test_the_first_clients_work_with_nodes_of_today(language: str, tmp_path: Path) -> None:
-    told, _ = await use_with_two_nodes(language, sources(language, tmp_path))
+async def test_the_first_clients_work_with_nodes_of_today(
+    language: str, linked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, _ = await use_with_two_nodes(language, sources(language, tmp_path), monkeypatch if linked else None)
     assert told == EXPECTED
 
 
@@ -227,12 +238,15 @@ def expected_of(text: str) -> list[Packet]:
     return [each for each in packets_of(text) if each["type"] in TIMELESS]
 
 
+@pytest.mark.parametrize("linked", [False, True])
 @pytest.mark.parametrize("language", FIRST)
-async def test_what_the_first_clients_said_is_answered_as_ever(language: str) -> None:
+async def test_what_the_first_clients_said_is_answered_as_ever(
+    language: str, linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over a reattach, a failover and a farewell, byte for byte but for the tokens."""
     recording = json.loads((HERE / f"{language}.json").read_text())
     tokens: dict[str, str] = {}
-    async with two_nodes() as nodes:
+    async with two_nodes(monkeypatch if linked else None) as nodes:
         urls = {node.gateway.me.node: node.url for node in nodes}
         for connection in recording:
             async with RawClient(urls[connection["node"]]) as raw:

@@ -1,6 +1,6 @@
 """Nodes that back each other are killed, suspended, or lose their backup: nobody misses or repeats an update (P1, P2).
 
-The rows are those of the table in ADR 0077: what dies or breaks, and what becomes of it.
+The rows are those of the table in docs/how-to/keep-a-backup.md: what dies or breaks, and what becomes of it.
 """
 
 from __future__ import annotations
