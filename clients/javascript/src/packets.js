@@ -28,10 +28,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number} questions - 0 if the server does not tell; likewise the next one.
  * @property {number} handlers
  *
- * @typedef {object} BackoffAdvice - Seconds (protocol 8.3).
- * @property {number} initial
- * @property {number} maximum
- * @property {number} stable_after
+ * @typedef {{initial: number, maximum: number, stable_after: number}} BackoffAdvice - Seconds (protocol 8.3).
  *
  * @typedef {object} Welcome - See protocol 4.3.
  * @property {"welcome"} type
