@@ -42,6 +42,11 @@ _COMMANDS: Final = {
     "undrain": LazyCommand(_CHANGES, "undrain", "End the drain of NODE: it accepts sessions again."),
     "close": LazyCommand(_CHANGES, "close", "End SESSION for good; its client cannot resume it."),
     "move": LazyCommand(_CHANGES, "move", "Move the client of SESSION to another node; the session goes on there."),
+    "rebalance": LazyCommand(
+        "gateway.cli.admin.rebalance",
+        "rebalance",
+        "Move clients from nodes with many sessions to nodes with few, as after nodes were added or restarted.",
+    ),
     "notice": LazyCommand(
         _CHANGES,
         "notice",

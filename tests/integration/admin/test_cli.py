@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,23 @@ async def test_sessions_are_found_shown_told_moved_and_closed(pair: Pair, termin
         await eventually(lambda: session.node == "n2")
         assert (await terminal.type("close", session.id, "--yes"))[:2] == (0, f"{session.id} closed\n")
         assert await terminal.lines("sessions") == []
+
+
+async def test_clients_move_until_nodes_serve_about_as_many(pair: Pair, terminal: Terminal) -> None:
+    urls = [pair.n1.url, pair.n2.url]
+    async with AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(connect(urls, principal="alice")) for _ in range(5)]
+        assert {each.node for each in sessions} == {"n1"}
+        plan = [{"from": "n1", "to": "n2", "sessions": 2}]
+        assert await terminal.lines("rebalance", "--dry-run") == plan
+        code, out, _ = await terminal.type("rebalance", "--yes", "--rate", "1000")
+        assert (code, out.splitlines()[-1]) == (0, "2 sessions move, within seconds or not at all")
+        await eventually(lambda: sorted(each.node for each in sessions) == ["n1"] * 3 + ["n2"] * 2)
+
+        async def settled() -> bool:
+            return (await terminal.type("rebalance", "--dry-run"))[2] == "The nodes have about as many sessions each.\n"
+
+        await in_time(settled)
 
 
 async def opened(pair: Pair, *principals: str) -> list[str]:
