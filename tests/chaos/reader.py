@@ -58,21 +58,29 @@ class Server(NamedTuple):
         return self.is_master and self.run == before.run and self.history != before.history
 
 
+class Claims(NamedTuple):
+    """What servers say of themselves.
+
+    Attributes:
+        masters: how many call themselves that.
+        promoted: whether one of them has become it since somebody looked last.
+    """
+
+    masters: int
+    promoted: bool
+
+
 class Reader:
     """Looks into a grid, also into one that has moved since the last look.
 
     Args:
         url: of the grid, as nodes have it, past all proxies.
-
-    Attributes:
-        claiming: servers that called themselves masters when ``promoted`` was asked last.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._place = read_grid_url(url)
         self._servers: dict[int, Server] = {}
-        self.claiming = 0
 
     @asynccontextmanager
     async def _grid(self) -> AsyncIterator[GridReader]:
@@ -140,10 +148,10 @@ class Reader:
                 return await self._masters_of_cluster()
             return frozenset(await self._ports())
 
-    async def promoted(self, ports: Iterable[int]) -> bool:
-        """Tell whether one of the servers has become a master since this was asked last.
+    async def claims(self, ports: Iterable[int]) -> Claims:
+        """Ask the servers themselves which of them are masters, and whether one has become it since the last time.
 
-        The servers themselves are asked: Sentinels that disagree may name another one for a moment, and the one before
+        Sentinels that disagree may name another one for a moment, and the one before
         again, between two looks.
 
         Args:
@@ -152,8 +160,8 @@ class Reader:
         found = await asyncio.gather(*map(_server, ports), return_exceptions=True)
         known, servers = self._servers, [each for each in found if isinstance(each, Server)]
         self._servers = known | {each.port: each for each in servers}
-        self.claiming = sum(each.is_master for each in servers)
-        return any(each.has_been_promoted_since(known[each.port]) for each in servers if each.port in known)
+        promoted = any(each.has_been_promoted_since(known[each.port]) for each in servers if each.port in known)
+        return Claims(sum(each.is_master for each in servers), promoted)
 
     async def snapshot(self, now: float) -> Snapshot:
         """Read the logs of all topics.

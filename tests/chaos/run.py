@@ -34,7 +34,7 @@ from tests.chaos.load.witness import Witness
 from tests.chaos.mirrors import SYNC
 from tests.chaos.outcome import Outcome, Struck
 from tests.chaos.plan import Plan, Step
-from tests.chaos.reader import AWAY, UNREADABLE, Reader
+from tests.chaos.reader import AWAY, UNREADABLE, Claims, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
 from tests.chaos.waiting import Waiting
 from tests.support.times import scaled, time_limit
@@ -270,8 +270,8 @@ class Run:
         """
         lineage = self._target.lineage
         if self._target.kind != "single":
-            promoted = await self._reader.promoted(self._target.replicated.redis_ports)
-            self._look_at_masters(now, await self._reader.masters(), promoted)
+            claims = await self._reader.claims(self._target.replicated.redis_ports)
+            self._look_at_masters(now, await self._reader.masters(), claims)
         generation = await self._reader.generation()
         if not self.account.generations or self.account.generations[-1][1] != generation:
             self.account.generations.append((now, generation))
@@ -294,17 +294,17 @@ class Run:
         self._target.grid_away = self.now()
         self.account.recoveries.troubles.append(Trouble(since, self.now(), GRID))
 
-    def _look_at_masters(self, now: float, masters: frozenset[int], promoted: bool) -> None:
+    def _look_at_masters(self, now: float, masters: frozenset[int], claims: Claims) -> None:
         """Note that a replica has taken over, also without a fault: on a busy machine a master may seem dead.
 
         What it had not yet replicated is lost as with a fault, and until it is told, clients go on with the old one.
         """
         (since, before), self._masters = self._masters, (now, masters)
         self._target.masters = masters
-        has_changed = promoted or masters != (before or masters)
+        has_changed = claims.promoted or masters != (before or masters)
         self._replaced += has_changed
         self._target.lineage += has_changed
-        if has_changed or (self._target.kind == "sentinel" and self._reader.claiming > 1):
+        if has_changed or (self._target.kind == "sentinel" and claims.masters > 1):
             self.account.publishes.forgotten.append(Forgotten(since, now + DEMOTED))
 
     async def _copy(self) -> None:

@@ -17,15 +17,16 @@ async def test_a_promotion_is_seen_once_and_starting_again_is_none() -> None:
         ports = [master.port, replica.port]
 
         async def promoted() -> bool:
-            return await reader.promoted(ports)
+            return (await reader.claims(ports)).promoted
 
         await replica.call("REPLICAOF", HOST, master.port)
         await eventually(lambda: replica._call("INFO", "replication")["master_link_status"] == "up")
         assert not await promoted(), "nobody had looked before"
         assert not await promoted()
         await replica.call("REPLICAOF", "NO", "ONE")
-        assert await promoted()
-        assert reader.claiming == len(ports), "the one before has yet to be told"
+        claims = await reader.claims(ports)
+        assert claims.promoted
+        assert claims.masters == len(ports), "the one before has yet to be told"
         assert not await promoted()
 
         await replica.call("REPLICAOF", HOST, master.port)

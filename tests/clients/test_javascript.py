@@ -21,7 +21,7 @@ from gateway.core.types import TopicPath
 from gateway.core.wire.codec import decode_from_server
 from gateway.core.wire.codes import CLOSE_CODES, ERRORS, Outcome
 from gateway.core.wire.errors import InvalidSelector, RemoteProtocolError
-from gateway.core.wire.packets import SetProperties, Subscribe, Unsubscribe
+from gateway.core.wire.packets import NoticeCode, SetProperties, Subscribe, Unsubscribe
 from tests.clients.driver import CLIENT, Driver, Refused, node_environment
 from tests.support.times import scaled, time_limit
 
@@ -72,15 +72,17 @@ def test_it_has_the_version_of_the_package() -> None:
 
 def test_its_codes_are_those_of_the_registry() -> None:
     script = """
-        import { CloseCode, ERROR_CODES, Outcome, RETRYABLE_ERRORS, reconnectFor } from "./src/codes.js";
+        import { CloseCode, ERROR_CODES, NoticeCode, Outcome, RETRYABLE_ERRORS, reconnectFor } from "./src/codes.js";
         const codes = Array.from({ length: 4400 }, (_, code) => reconnectFor(code));
-        console.log(JSON.stringify([CloseCode, Outcome, RETRYABLE_ERRORS, codes, reconnectFor(null), ERROR_CODES]));
+        const all = [CloseCode, Outcome, RETRYABLE_ERRORS, codes, reconnectFor(null), ERROR_CODES, NoticeCode];
+        console.log(JSON.stringify(all));
     """
     result = run("node", "--input-type=module", "--eval", script)
     assert result.returncode == 0, result.stderr
-    codes, outcomes, retryable, reconnects, lost, errors = json.loads(result.stdout)
+    codes, outcomes, retryable, reconnects, lost, errors, notices = json.loads(result.stdout)
     assert codes == {each.name.upper(): each.code for each in CLOSE_CODES}
     assert set(outcomes.values()) == {each.value for each in Outcome} - {Outcome.REFUSED.value}
+    assert notices == {each.name: each.value for each in NoticeCode if each.name in notices}
     assert sorted(errors) == sorted(code.value for code in ERRORS)
     assert sorted(retryable) == sorted(code.value for code, spec in ERRORS.items() if spec.retryable)
     from gateway.core.wire.codes import reconnect_for  # noqa: PLC0415 - next to what it is compared with

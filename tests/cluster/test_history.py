@@ -23,6 +23,8 @@ RESTARTS: Final = 60
 KILLS: Final = 50
 """Readers that are killed at least."""
 TOPICS: Final = 4
+WANTED: Final = {f"log/{number}": list(range(number, EVENTS, TOPICS)) for number in range(TOPICS)}
+"""Values by topic, in order."""
 IN_FLIGHT: Final = 200
 DEATHS: Final = 3
 """Nodes that are killed meanwhile."""
@@ -65,8 +67,7 @@ async def test_readers_that_go_on_at_other_nodes_get_the_log(tmp_path: Path, fig
                     position = got[-1].event_id
                 restarts += 1
             await writing
-    wanted = {f"log/{number}": list(range(number, EVENTS, TOPICS)) for number in range(TOPICS)}
-    assert {topic: [each.value for each in got if each.topic == topic] for topic in wanted} == wanted
+    assert {topic: [each.value for each in got if each.topic == topic] for topic in WANTED} == WANTED
     assert not any(each.gap or each.folded or each.snapshot for each in got)
     figures(f"{EVENTS} events once each and in order to {restarts} readers one after the other; {deaths} nodes killed")
 
@@ -102,8 +103,7 @@ async def test_readers_that_are_killed_go_on_where_they_were(tmp_path: Path, fig
                     await reader.wait()
                 kills += 1
             await writing
-    wanted = {f"log/{number}": list(range(number, EVENTS, TOPICS)) for number in range(TOPICS)}
-    assert {topic: [value for each, value in got if each == topic] for topic in wanted} == wanted
+    assert {topic: [value for each, value in got if each == topic] for topic in WANTED} == WANTED
     assert kills >= KILLS
     figures(f"{EVENTS} events once each and in order to {kills} programs that were killed one after the other")
 

@@ -14,7 +14,7 @@ import { encodeValue } from "./content.js";
 import { checkSeconds } from "./environment.js";
 import { NotHeld, RequestRefused } from "./errors.js";
 import { iterate } from "./iteration.js";
-import { checkTopic } from "./selectors.js";
+import { checkTopic, isReserved } from "./selectors.js";
 
 /** The word of a server that knows queues (protocol 13.1). */
 export const QUEUES = "queues";
@@ -24,9 +24,6 @@ export const DEFAULT_CREDIT = 32;
 
 /** What a node grants at most. */
 export const MOST_CREDIT = 1000;
-
-/** Begins the paths of queues of shared subscriptions, and of temporary ones. */
-const RESERVED = "$";
 
 /** Deliveries that are remembered though they are settled: four times what a session may hold. */
 const REMEMBERED = 4096;
@@ -418,7 +415,7 @@ export class Consumers {
 
   /** The grid has lost writes: queues that nobody describes may be lost themselves. */
   doubt() {
-    this.#askAgain([...this.#consumers.values()].filter(({ queue }) => queue.startsWith(RESERVED)));
+    this.#askAgain([...this.#consumers.values()].filter(({ queue }) => isReserved(queue)));
   }
 
   /** @param {MessageConsumer[]} consumers */

@@ -483,7 +483,8 @@ _OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires",
 
 _CLAIMED: Final = (
     *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt", "partitions"),
-    *(*_OF_CREDENTIALS, "handlers"),
+    *_OF_CREDENTIALS,
+    "handlers",
 )
 """What a claim tells of a session behind its owners, in order."""
 

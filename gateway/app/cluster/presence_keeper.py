@@ -160,11 +160,10 @@ class PresenceKeeper:
 
     async def _take_out_strange(self) -> None:
         """After the grid has lost writes, take out members whose sessions have ended, or select the tree no more."""
-        generation = self._sweep.generation
         for partition in self._sweep.due(self._share()):
             for tree in await self._grid.presence.trees(partition):
                 await self._take_out_of(tree)
-            self._sweep.done(partition, generation)
+            self._sweep.done(partition)
 
     async def _take_out_of(self, tree: TopicPath) -> None:
         step: str | None = None

@@ -62,7 +62,6 @@ class QueueSweeper:
         """Look once, if the grid has lost writes since all was in order, as far as the grid allows."""
         if self._grid.state is not GridState.UP or not self._destinations.has_queues:
             return
-        generation = self._sweep.generation
         due = self._sweep.due(share_of(self._me, self._alive(), TOPIC_PARTITIONS))
         if not due or not self._may_sweep():
             return
@@ -73,7 +72,7 @@ class QueueSweeper:
                 for each in found & self._missing:
                     await self._dismiss(*each)
                 if found <= self._missing:
-                    self._sweep.done(number, generation)
+                    self._sweep.done(number)
                 missing |= found - self._missing
         except GridUnavailable:
             return

@@ -24,11 +24,6 @@ class Sweep:
         self._generation: GridGeneration | None = None
         self._swept: set[int] = set()
 
-    @property
-    def generation(self) -> GridGeneration:
-        """Which is in force."""
-        return self._grid.generation
-
     def due(self, share: Iterable[int]) -> list[int]:
         """Tell which partitions of a share have yet to be swept."""
         generation = self._grid.generation
@@ -39,7 +34,7 @@ class Sweep:
             self._swept = set(range(TOPIC_PARTITIONS)) if in_order else set()
         return [each for each in share if each not in self._swept]
 
-    def done(self, partition: int, generation: GridGeneration) -> None:
-        """A partition was swept; that means nothing if another generation has come into force meanwhile."""
-        if generation == self._generation:
+    def done(self, partition: int) -> None:
+        """A partition that was due was swept; that means nothing if another generation has come into force since."""
+        if self._grid.generation == self._generation:
             self._swept.add(partition)

@@ -68,7 +68,7 @@ class Deliverer:
         )
         if self.status.suspended and not self.is_suspended:
             # It has another address now.
-            self.status = replace(self.status, suspended="", failures=0, failing=None, attempt=None)
+            self.status = self.status.well()
         self._context = context
         self._store = context.grid.hooks
         self._clock = context.clock
@@ -188,7 +188,7 @@ class Deliverer:
 
     async def _succeeded(self) -> None:
         now, failures, failing = self._clock.wall(), self.status.failures, self.status.failing
-        self.status = replace(self.status, delivered=now, failures=0, failing=None, attempt=None, suspended="")
+        self.status = replace(self.status.well(), delivered=now)
         if failures:
             seconds = round(now - (failing or now), 1)
             self._context.log.emit(log.HOOK_RECOVERED, hook=self.hook.name, failures=failures, seconds=seconds)

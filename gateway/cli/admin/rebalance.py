@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import click
 
 from gateway.cli.admin.api_client import EXIT_FAILED, AnswerProblem, ApiClient, api_client_options, confirm
+from gateway.cli.admin.changes import yes_option
 from gateway.cli.admin.lists import as_json_option, print_json, print_table
 
 RATE: Final = 50.0
@@ -88,7 +89,7 @@ def transfers(connected: Mapping[str, int], within: float = 0.0) -> list[Transfe
     help="Sessions that are moved in a second.",
 )
 @click.option("--dry-run", is_flag=True, help="Tell what would be moved, and move nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @as_json_option
 @api_client_options
 def rebalance(*, client: ApiClient, within: float, rate: float, dry_run: bool, yes: bool, as_json: bool) -> int:

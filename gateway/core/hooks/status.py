@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
@@ -42,6 +42,10 @@ class HookStatus:
     failing: float | None = None
     attempt: float | None = None
     suspended: str = ""
+
+    def well(self) -> HookStatus:
+        """Tell how it is once nothing fails any more; why the last attempt failed that did is still told."""
+        return replace(self, failures=0, failing=None, attempt=None, suspended="")
 
     def encode(self) -> bytes:
         """Write it as JSON."""

@@ -48,6 +48,11 @@ export function moment(at) {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
 }
 
+/** @param {number | null} at - Seconds since 1970; null for never. */
+export function momentOrNone(at) {
+  return at === null ? "–" : moment(at);
+}
+
 /**
  * Make untrusted text safe to read: what it says, not what it does.
  *

@@ -18,8 +18,8 @@
 -- ARGV[10..] fields and values that these credentials give
 -- Result  {'refused', reason}; 'stale' if the caller must adopt the grid again
 --         {'claimed', previous owner, owner before it, principal, properties, selections, window, epoch, generation,
---          confirmed, attempt, partitions, roles, principal_properties, credential_expires, credential}; the last four
---          are nil in a session that an older node wrote. Selections are {selector, sign and rank, ...} in no particular
+--          confirmed, attempt, partitions, roles, principal_properties, credential_expires, credential, handlers}; the
+--          last five are nil in a session that an older node wrote. Selections are {selector, sign and rank, ...} in no particular
 --          order (selections.lua), or the text that an older node wrote
 --
 -- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner

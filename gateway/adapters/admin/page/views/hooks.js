@@ -4,8 +4,8 @@
  * @module
  */
 
-import { badge, el, say } from "../dom.js";
-import { count, moment, plain } from "../format.js";
+import { badge, el } from "../dom.js";
+import { count, momentOrNone, plain } from "../format.js";
 import { RecordView } from "./records.js";
 
 /** @type {Record<string, "good" | "bad" | "warn">} How states are shown; others are those of later releases. */
@@ -77,7 +77,7 @@ export class Hooks extends RecordView {
       el("span", {}, badge(plain(state), KINDS[state] ?? "info")),
       el("span", { class: "mono cut" }, plain(url) || "–"),
       el("span", { class: "number" }, count(behind)),
-      el("span", { class: "quiet cut" }, time(delivered)),
+      el("span", { class: "quiet cut" }, momentOrNone(delivered)),
     ];
   }
 
@@ -103,9 +103,7 @@ export class Hooks extends RecordView {
       this.select(now);
       return;
     }
-    this.selected = now;
-    const values = this.element.querySelectorAll(".panel .facts dd");
-    for (const [at, [, value]] of facts(now).entries()) if (values[at]) say(values[at], /** @type {string} */ (value));
+    this.tell(now, facts(now));
   }
 
   /** @param {Hook} item */
@@ -131,16 +129,11 @@ function facts(item) {
     ["Events", item.events.map(plain).join(", ") || "–"],
     ["Node that delivers", item.node === null ? "none" : plain(item.node)],
     ["Events behind", count(item.behind)],
-    ["Last delivery", time(item.delivered)],
+    ["Last delivery", momentOrNone(item.delivered)],
     ["Failures in a row", count(item.failures)],
-    ["Fails since", time(item.failing)],
-    ["Next attempt", time(item.attempt)],
-    ["Last failure", time(item.failed)],
+    ["Fails since", momentOrNone(item.failing)],
+    ["Next attempt", momentOrNone(item.attempt)],
+    ["Last failure", momentOrNone(item.failed)],
     ["Last error", plain(item.error) || "–"],
   ];
-}
-
-/** @param {number | null} at - Seconds since 1970. */
-function time(at) {
-  return at === null ? "–" : moment(at);
 }

@@ -4,8 +4,8 @@
  * @module
  */
 
-import { badge, el, say } from "../dom.js";
-import { bytes, count, duration, moment, oneLine, plain } from "../format.js";
+import { badge, el } from "../dom.js";
+import { bytes, count, duration, moment, momentOrNone, oneLine, plain } from "../format.js";
 import { RecordView } from "./records.js";
 
 /** Queues per page. */
@@ -97,7 +97,7 @@ export class Queues extends RecordView {
       el("span", { class: "number" }, count(held)),
       el("span", {}, dead === 0 ? "" : badge(count(dead), "bad")),
       el("span", {}, unattended ? badge("nobody", "warn") : count(consumers)),
-      el("span", { class: "quiet cut" }, oldest === null ? "–" : moment(oldest)),
+      el("span", { class: "quiet cut" }, momentOrNone(oldest)),
     ];
   }
 
@@ -131,9 +131,7 @@ export class Queues extends RecordView {
       this.select(null);
       return;
     }
-    this.selected = now;
-    const values = this.element.querySelectorAll(".panel .facts dd");
-    for (const [at, [, value]] of this.#facts(now).entries()) if (values[at]) say(values[at], value);
+    this.tell(now, this.#facts(now));
     if (now.dead !== shown.dead) void this.#load(now);
   }
 

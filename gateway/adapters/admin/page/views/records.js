@@ -162,6 +162,18 @@ export class RecordView {
   }
 
   /**
+   * Have the panel tell newer facts, and touch nothing else of it, so that a focus stays.
+   *
+   * @param {T} now
+   * @param {string[][]} facts
+   */
+  tell(now, facts) {
+    this.selected = now;
+    const values = this.element.querySelectorAll(".panel .facts dd");
+    for (const [at, [, value]] of facts.entries()) if (values[at]) say(values[at], /** @type {string} */ (value));
+  }
+
+  /**
    * Make what the panel shows behind the facts; null for nothing.
    *
    * @param {T} _item
