@@ -6,9 +6,10 @@ See ``gateway.ports`` for the rules that hold for all.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol, TypeVar
 
+from gateway.core.immutable import immutable
 from gateway.core.types import GridGeneration, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.errors import GatewayError
@@ -18,7 +19,7 @@ def _never() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Credentials:
     """What a client says and shows of itself.
 
@@ -38,7 +39,7 @@ class Credentials:
     before_work: Callable[[], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Identity:
     """Who a client has proved to be.
 
@@ -110,7 +111,7 @@ class Directory(Protocol):
         """Tell what is vouched for of a principal; None if it is not known, or not any more."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class TokenClaims:
     """What a session token says.
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from gateway.core.immutable import immutable
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.will_packets import EndKind
 from gateway.ports.identity import Identity
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class SessionRecord:
     """A session as the grid holds it: all that failover restores. Start time, statistics and queue are not in it.
 
@@ -69,7 +70,7 @@ class SessionRecord:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SelectionChanges:
     """Entries of a list of selections that change; whoever repeats the change has the same list.
 
@@ -82,7 +83,7 @@ class SelectionChanges:
     added: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class SessionChanges:
     """What to change; None leaves a part as it is.
 
@@ -106,7 +107,7 @@ class SessionChanges:
     handlers: Mapping[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ownership:
     """By which right a node writes for a session.
 
@@ -121,7 +122,7 @@ class Ownership:
     epoch: Epoch
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Claimed:
     """A claim succeeded.
 
@@ -137,7 +138,7 @@ class Claimed:
     before: NodeRef
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ClaimRefused:
     """A claim was refused and nothing was changed.
 
@@ -160,7 +161,7 @@ class Restored(StrEnum):
     GONE = "gone"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ended:
     """A session whose window ended.
 

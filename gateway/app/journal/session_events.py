@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.app.journal.event import Event, Fields, Subject
 from gateway.app.journal.node_events import Expiry
 from gateway.app.session.session import Session
 from gateway.catalogue import log_events, metrics, policy_log_events
+from gateway.core.immutable import immutable
 from gateway.core.journal import events as happened
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeRef, SessionId
@@ -48,7 +48,7 @@ class _Held(Event):
 # --- Opened, and back -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionOpened(_Held):
     """A client opened a session.
 
@@ -77,7 +77,7 @@ class SessionOpened(_Held):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class SessionResumed(_Held):
     """A client came back to its session.
 
@@ -133,7 +133,7 @@ class SessionResumed(_Held):
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class ResumeRefused(Event):
     """A resume was refused.
 
@@ -175,7 +175,7 @@ class ResumeRefused(Event):
 # --- Disconnected -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ConnectionReplaced(_Held):
     """A session lost its connection because another one took its place, or failed; that is told of already.
 
@@ -199,7 +199,7 @@ class ConnectionReplaced(_Held):
         }
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionDisconnected(ConnectionReplaced):
     """A session lost its connection, and its window runs; the fields are those of ``ConnectionReplaced``."""
 
@@ -210,7 +210,7 @@ class SessionDisconnected(ConnectionReplaced):
         return {"session": self.session.id, "code": self.code}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionStrayed(Event):
     """A session was found that the grid holds for this node, and the node does not serve; its window runs now.
 
@@ -238,7 +238,7 @@ class SessionStrayed(Event):
         return {"cause": CONNECTION_LOST}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionOrphaned(Event):
     """A session of a dead node was put on the clock here.
 
@@ -263,7 +263,7 @@ class SessionOrphaned(Event):
         return self.expiry.told()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SlowConsumerClosed(_Held):
     """The client read too slowly, and its connection is about to be closed.
 
@@ -288,7 +288,7 @@ class SlowConsumerClosed(_Held):
 # --- Over -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionFenced(_Held):
     """Another node owns the session; the copy here is dropped.
 
@@ -306,7 +306,7 @@ class SessionFenced(_Held):
         return {"session": self.session.id}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionClosed(Event):
     """A session was ended on purpose, by this node.
 
@@ -343,7 +343,7 @@ class SessionClosed(Event):
         return {"reason": self.reason.value}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SessionExpired(SessionClosed):
     """The window of a session ended, and nobody had come back; the fields are those of ``SessionClosed``."""
 
@@ -365,7 +365,7 @@ def ended(session: Session, reason: ErrorCode) -> SessionClosed:
 # --- Changed ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class PropertiesChanged(_Held):
     """Properties of a session were set or removed.
 
@@ -384,7 +384,7 @@ class PropertiesChanged(_Held):
         return {"names": _shortened(self.names), "count": len(self.names)}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SelectionsChanged(_Held):
     """A client added selections or took some away.
 
@@ -403,7 +403,7 @@ class SelectionsChanged(_Held):
         return {"names": _shortened(self.changes), "count": len(self.session.selections)}
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SelectionsWithdrawn(_Held):
     """A session had selected what it may not select any more, and that was taken away.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, TypeAlias
 
+from gateway.core.immutable import immutable
 from gateway.core.types import EventId, RequestNumber
 
 DURABLES: Final = "durables"
 """The word with which a node says that it can be asked for durable subscriptions (protocol 14)."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class OpenDurable:
     """Use a durable subscription, which is made if there is none (protocol 14.2).
 
@@ -40,7 +41,7 @@ class OpenDurable:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class AdvanceDurable:
     """Acknowledge what was had of a durable subscription (protocol 14.3).
 
@@ -57,7 +58,7 @@ class AdvanceDurable:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReleaseDurable:
     """Use a durable subscription no more; it stays (protocol 14.4).
 
@@ -72,7 +73,7 @@ class ReleaseDurable:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RemoveDurable:
     """Have a durable subscription forgotten (protocol 14.4).
 
@@ -91,7 +92,7 @@ DurableRequest: TypeAlias = OpenDurable | AdvanceDurable | ReleaseDurable | Remo
 """What clients ask of durable subscriptions."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class DurablePlace:
     """Where a durable subscription goes on: what the reply to its opening says.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from gateway.core.immutable import immutable
 from gateway.core.types import JsonValue, RequestNumber
 from gateway.core.wire.codes import ErrorCode
 
@@ -15,7 +15,7 @@ AWAIT_MOST: Final = 64
 """Answers that one ``Await`` asks for, also where a node lets a session ask less: clients may come from another."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Handle:
     """Be given questions of some paths, until the session ends or says otherwise.
 
@@ -32,7 +32,7 @@ class Handle:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unhandle:
     """Be given no more questions of some paths; those that the session has, it answers.
 
@@ -47,7 +47,7 @@ class Unhandle:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ask:
     """Put a question to one of those who handle its path, once however often it is resent.
 
@@ -70,7 +70,7 @@ class Ask:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Await:
     """Be told the answers to what was asked before, where the session goes on with what the grid holds.
 
@@ -85,7 +85,7 @@ class Await:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Answer:
     """Answer a question that the session was given, once however often it is resent.
 
@@ -108,7 +108,7 @@ ExchangeRequest: TypeAlias = Handle | Unhandle | Ask | Await | Answer
 """What clients ask for that put questions, and that answer them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Question:
     """A session is given a question (protocol 18.4).
 
@@ -131,7 +131,7 @@ class Question:
     redelivered: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Answered:
     """What became of a question (protocol 18.5).
 

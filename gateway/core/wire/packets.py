@@ -8,10 +8,11 @@ does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from gateway.core.immutable import immutable
 from gateway.core.types import (
     Attempt,
     EventId,
@@ -34,7 +35,7 @@ from gateway.core.wire.transaction_packets import TRANSACTIONS, TransactionReque
 from gateway.core.wire.will_packets import WILLS, SetWills
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Limits:
     """What one session may use of a node; announced in the welcome so that clients need not guess.
 
@@ -61,7 +62,7 @@ class Limits:
     handlers: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Backoff:
     """Advice to a client on pacing its reconnects (full jitter: each delay is uniform between 0 and the current bound).
 
@@ -86,7 +87,7 @@ Replayed: TypeAlias = "Literal[True] | Mapping[int, str]"
 # --- Link packets -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Hello:
     """Client: open a new session (protocol 4.1). Must be the first packet of its connection.
 
@@ -109,7 +110,7 @@ class Hello:
     redirects: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Resume:
     """Client: go on with a session (protocol 4.2). Must be the first packet of its connection.
 
@@ -142,7 +143,7 @@ class Resume:
     unfinished: Mapping[RequestNumber, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Welcome:
     """Server: the session is served on this connection (protocol 4.3).
 
@@ -205,14 +206,14 @@ class Welcome:
     following: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ack:
     """Both: everything up to ``received`` has been received (protocol 5.3)."""
 
     received: PacketId
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Ping:
     """Both: are you there? The server may hand a renewed token along (protocol 4.5).
 
@@ -225,7 +226,7 @@ class Ping:
     backoff: Backoff | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Pong:
     """Both: the answer to a ping; acknowledges as well.
 
@@ -236,7 +237,7 @@ class Pong:
     received: PacketId
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class GoAway:
     """Server: resume elsewhere; all that was in flight has been flushed (protocol 4.6).
 
@@ -253,7 +254,7 @@ class GoAway:
     backoff: Backoff | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Error:
     """Both: something about the connection went wrong; a close with a code follows.
 
@@ -274,7 +275,7 @@ class Error:
     urls: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Bye:
     """Client: end the session. Server: the session is ended and nothing is left of it (protocol 4.7).
 
@@ -292,7 +293,7 @@ class Bye:
 # A node never refuses such a request as retryable: the client would repeat it under a new number, and so twice.
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Subscribe:
     """Select topics: append ``+selector`` to the session's selections and be sent their values."""
 
@@ -311,7 +312,7 @@ SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES, 
 """What servers of this release understand beyond the first one."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Unsubscribe:
     """Deselect topics: append ``-selector`` to the session's selections.
 
@@ -335,7 +336,7 @@ EARLIEST: Final = "earliest"
 """Likewise, as it is by default: with the earliest event that is kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ReadHistory:
     """Read what was published to topics behind a place in each of their partitions (protocol 6.6).
 
@@ -357,7 +358,7 @@ class ReadHistory:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetProperties:
     """Change user-defined properties.
 
@@ -372,7 +373,7 @@ class SetProperties:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Authenticate:
     """Show fresh credentials, in the place of those that will end (protocol 5.9).
 
@@ -389,7 +390,7 @@ class Authenticate:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Malformed:
     """What the codec makes of a request whose number it could read but nothing else: it gets a reply, not a close.
 
@@ -407,7 +408,7 @@ class Malformed:
 # --- Session packets of the server --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Update:
     """A topic has a value.
 
@@ -430,7 +431,7 @@ class Update:
     folded: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class HistoryPart:
     """A part of the history of some topics, in the order of each partition (protocol 6.6).
 
@@ -449,7 +450,7 @@ class HistoryPart:
     missing: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Reply:
     """The answer to one request.
 
@@ -501,7 +502,7 @@ class NoticeCode(StrEnum):
     """Packets leave without waiting for the backup any more: it did not answer in time."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Notice:
     """The server declares something a client could not see otherwise (P2).
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from gateway.core.immutable import immutable
 from gateway.core.types import RequestNumber
 
 TTL: Final = "ttl"
@@ -20,7 +20,7 @@ FOR_EVER: Final = 0.0
 """In the place of a time: the value never ends."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Publish:
     """Set the value of a topic, exactly once however often it is resent (P5).
 

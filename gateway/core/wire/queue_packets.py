@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
+from gateway.core.immutable import immutable
 from gateway.core.types import DeliveryTag, JsonValue, MessageId, RequestNumber
 
 QUEUES: Final = "queues"
@@ -39,7 +40,7 @@ class Settlement(StrEnum):
     """They go back to their place in the queue, as failed deliveries."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Send:
     """Put a message into a queue, exactly once however often it is resent (P5, P15).
 
@@ -62,7 +63,7 @@ class Send:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Consume:
     """Be given messages of a queue, or go on being so, by another credit or after a failover.
 
@@ -81,7 +82,7 @@ class Consume:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Cancel:
     """Be given no more messages of a queue; what is held goes back.
 
@@ -96,7 +97,7 @@ class Cancel:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Settle:
     """Say what becomes of messages that the session holds, once however often it is resent (P15).
 
@@ -117,7 +118,7 @@ class Settle:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Declare:
     """Make a queue for the life of the session, which alone consumes from it (protocol 13.6).
 
@@ -134,7 +135,7 @@ QueueRequest: TypeAlias = Send | Consume | Cancel | Settle | Declare
 """What clients ask of queues."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable(kw_only=True)
 class Message:
     """A message of a queue (protocol 13.4).
 

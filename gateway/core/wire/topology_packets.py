@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from gateway.core.immutable import immutable
 from gateway.core.types import NodeId
 
 TOPOLOGY: Final = "topology"
@@ -18,7 +18,7 @@ MOST_REDIRECTS: Final = 3
 """Times in a row that a client is sent to the master; then it is served where it comes."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ListedNode:
     """A node and where clients reach it.
 
@@ -31,7 +31,7 @@ class ListedNode:
     urls: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Cluster:
     """The nodes that clients may connect to by themselves.
 
@@ -44,7 +44,7 @@ class Cluster:
     nodes: tuple[ListedNode, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Topology:
     """Server: the list of the cluster has changed.
 

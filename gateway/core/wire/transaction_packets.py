@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from gateway.core.immutable import immutable
 from gateway.core.types import RequestNumber
 from gateway.core.wire.publish_packet import Publish
 from gateway.core.wire.queue_packets import Send, Settle
@@ -13,7 +13,7 @@ TRANSACTIONS: Final = "transactions"
 """The word with which a server says that it knows transactions (protocol 16)."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Begin:
     """Begin a transaction, whose name is the number of this request.
 
@@ -26,7 +26,7 @@ class Begin:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Stage:
     """Add to a transaction what its commit shall do.
 
@@ -43,7 +43,7 @@ class Stage:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Commit:
     """Execute all of a transaction, or nothing of it (P16).
 
@@ -58,7 +58,7 @@ class Commit:
     resubmitted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Rollback:
     """Forget a transaction.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from gateway.core.immutable import immutable
 from gateway.core.types import RequestNumber
 
 WILLS: Final = "wills"
@@ -36,7 +36,7 @@ UNASKED: Final = (EndKind.EXPIRED, EndKind.REMOVED)
 """The ends for which a will is meant that names none: those that its client has not asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Will:
     """A publish that the gateway makes when a session ends.
 
@@ -53,7 +53,7 @@ class Will:
     ttl: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class SetWills:
     """Set all wills of the session, in the place of those that it had.
 
