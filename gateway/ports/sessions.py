@@ -138,6 +138,20 @@ class Claimed:
     before: NodeRef
 
 
+class Reclaimed(NamedTuple):
+    """The owner has claimed its own session anew, and holds all of it that is not told here.
+
+    Attributes:
+        epoch: raised by one.
+        token_generation: likewise, or by more if the presented one was ahead of the grid.
+        before: who owned it before this owner did for the first time; the owner itself if there was nobody else.
+    """
+
+    epoch: Epoch
+    token_generation: TokenGeneration
+    before: NodeRef
+
+
 @immutable
 class ClaimRefused:
     """A claim was refused and nothing was changed.
@@ -338,6 +352,27 @@ class SessionStore(Protocol):
         the session ended at *now* (seconds since 1970, by the claimant's clock) or before. With it, it is refused as
         UNAUTHENTICATED if the principal is another one; else its roles, properties, expiry and credential take the
         place of the stored ones.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def reclaim(
+        self, held: Ownership, *, token_generation: TokenGeneration, attempt: Attempt, now: float = 0.0
+    ) -> Reclaimed | ClaimResult:
+        """Claim a session for the node that holds it, as ``claim`` does.
+
+        Nearly every client that comes back is one of whose session nothing can have changed in the grid, as nobody but
+        its owner changes it. Then only what the claim changes is told.
+
+        Args:
+            held: by which right the node holds it, which must know what came of all that it wrote by that right.
+            token_generation: as for ``claim``.
+            attempt: likewise.
+            now: likewise.
+
+        Returns:
+            ``Reclaimed`` if it was the session's by that right until now; else what ``claim`` would.
 
         Raises:
             GridUnavailable: see the module.

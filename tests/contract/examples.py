@@ -27,6 +27,7 @@ from gateway.ports import (
     Ownership,
     PublishCommand,
     Published,
+    Reclaimed,
     SessionRecord,
     TopicValue,
 )
@@ -99,13 +100,22 @@ async def claim(
     )
 
 
-def claimed(result: ClaimResult) -> Claimed:
+async def reclaim(
+    grid: Grid, record: SessionRecord, *, token_generation: int, attempt: int, now: float = 0.0
+) -> Reclaimed | ClaimResult:
+    """Claim a session for the node that holds it by *record*."""
+    return await grid.sessions.reclaim(
+        ownership(record), token_generation=TokenGeneration(token_generation), attempt=Attempt(attempt), now=now
+    )
+
+
+def claimed(result: Reclaimed | ClaimResult) -> Claimed:
     """Expect that a claim succeeded."""
     assert isinstance(result, Claimed), result
     return result
 
 
-def refused(result: ClaimResult) -> str:
+def refused(result: Reclaimed | ClaimResult) -> str:
     """Expect that a claim was refused and return the reason."""
     assert isinstance(result, ClaimRefused), result
     return result.reason

@@ -19,6 +19,7 @@ from gateway.ports import (
     Ended,
     Fenced,
     Ownership,
+    Reclaimed,
     Restored,
     SelectionChanges,
     SessionChanges,
@@ -63,6 +64,15 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Reclaim:
+    """See the port."""
+
+    held: Ownership
+    token_generation: TokenGeneration
+    attempt: Attempt
+
+
+@dataclass(frozen=True)
 class Disconnect:
     """See the port."""
 
@@ -100,7 +110,7 @@ class Orphan:
     partition: int
 
 
-Step: TypeAlias = Create | Claim | Change | Disconnect | End | Restore | Expire | Orphan
+Step: TypeAlias = Create | Claim | Reclaim | Change | Disconnect | End | Restore | Expire | Orphan
 Outcome: TypeAlias = object
 """What a step came to, comparable: its result, or ``(error, reason)``."""
 
@@ -113,6 +123,8 @@ async def perform(store: SessionStore, step: Step) -> Outcome:  # noqa: C901 - o
                 await store.create(record)
             case Claim(session, by, token_generation, attempt):
                 return await store.claim(session, by=by, token_generation=token_generation, attempt=attempt)
+            case Reclaim(held, token_generation, attempt):
+                return await store.reclaim(held, token_generation=token_generation, attempt=attempt)
             case Change(ownership, changes):
                 await store.change(ownership, changes)
             case Disconnect(ownership):
@@ -159,6 +171,8 @@ class Model:
                 return self._create(record)
             case Claim():
                 return self._claim(step)
+            case Reclaim(held, token_generation, attempt):
+                return self._reclaim(held, token_generation, attempt)
             case Change(ownership, changes):
                 return self._change(ownership, changes)
             case Disconnect(ownership):
@@ -229,6 +243,14 @@ class Model:
                 )
             )
         return Claimed(self.sessions[held.id], self.previous[held.id], self.before[held.id])
+
+    def _reclaim(self, held: Ownership, token_generation: TokenGeneration, attempt: Attempt) -> Outcome:
+        record = self.sessions.get(held.session)
+        is_held = record is not None and (record.owner, record.epoch) == (held.owner, held.epoch)
+        result = self._claim(Claim(held.session, held.owner, token_generation, attempt))
+        if is_held and isinstance(result, Claimed) and result.record.epoch > held.epoch:
+            return Reclaimed(result.record.epoch, result.record.token_generation, result.before)
+        return result
 
     def _change(self, ownership: Ownership, changes: SessionChanges) -> Outcome:
         if (refusal := self._may_not(ownership)) is not None:
@@ -315,7 +337,8 @@ class Steps:
         """Make any step."""
         kinds: list[Callable[[Choose[object]], Step]] = [
             self.create,
-            *[self.claim] * 4,
+            *[self.claim] * 3,
+            *[self.reclaim] * 3,
             *[self.change] * 2,
             *[self.disconnect] * 2,
             self.end,
@@ -332,14 +355,20 @@ class Steps:
     def claim(self, choose: Choose[object]) -> Step:
         """Make a ``claim``, often one that succeeds or repeats."""
         session = _chosen(choose, self.sessions)
+        return Claim(session, _chosen(choose, self.nodes), *self._numbers(choose, session))
+
+    def _numbers(self, choose: Choose[object], session: SessionId) -> tuple[TokenGeneration, Attempt]:
         held = self._model.sessions.get(session)
         token_generation, attempt = (held.token_generation, held.attempt) if held else (1, 0)
-        return Claim(
-            session,
-            _chosen(choose, self.nodes),
+        return (
             TokenGeneration(max(1, token_generation + _chosen(choose, (0, 0, -1, -2, 1)))),
             Attempt(max(1, attempt + _chosen(choose, (1, 1, 1, 2, 0, 0, -1)))),
         )
+
+    def reclaim(self, choose: Choose[object]) -> Step:
+        """Make a ``reclaim``, often by the right that the session has."""
+        held = self._ownership(choose)
+        return Reclaim(held, *self._numbers(choose, held.session))
 
     def change(self, choose: Choose[object]) -> Step:
         """Make a ``change``."""

@@ -102,6 +102,18 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         self._compare(step)
 
     @rule(data=st.data())
+    def reclaim(self, data: st.DataObject) -> None:
+        """Claim by the node that has it."""
+        self._compare(self.steps.reclaim(_draws(data)))
+
+    @rule(data=st.data())
+    def reclaim_again(self, data: st.DataObject) -> None:
+        """Claim by the node that has it, twice."""
+        step = self.steps.reclaim(_draws(data))
+        self._compare(step)
+        self._compare(step)
+
+    @rule(data=st.data())
     def change(self, data: st.DataObject) -> None:
         """Change."""
         self._compare(self.steps.change(_draws(data)))

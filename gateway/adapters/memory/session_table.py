@@ -29,6 +29,7 @@ from gateway.ports import (
     LastWills,
     LeftSizes,
     Ownership,
+    Reclaimed,
     Restored,
     SessionChanges,
     SessionEnd,
@@ -199,6 +200,17 @@ class SessionTable:
         now_theirs = _Stored(claimed, stored.selections, record.owner, stored.previous, None)
         partition.put(now_theirs)
         return Claimed(now_theirs.shown(), record.owner, stored.previous)
+
+    def reclaim(
+        self, held: Ownership, token_generation: TokenGeneration, attempt: Attempt, now: float, *, wall: float
+    ) -> Reclaimed | ClaimResult:
+        """See ``SessionStore.reclaim``; *wall* is the claimant's clock in seconds since 1970."""
+        stored = self._partition_of(held.session, now).sessions.get(held.session)
+        was_held = stored is not None and (stored.record.owner, stored.record.epoch) == (held.owner, held.epoch)
+        result = self.claim(held.session, held.owner, token_generation, attempt, now, wall=wall, identity=None)
+        if was_held and isinstance(result, Claimed) and result.record.epoch != held.epoch:
+            return Reclaimed(result.record.epoch, result.record.token_generation, result.before)
+        return result
 
     def why_not_claimable(
         self, session: SessionId, by: NodeRef, token_generation: TokenGeneration, attempt: Attempt, now: float

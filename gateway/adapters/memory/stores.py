@@ -45,6 +45,7 @@ from gateway.ports import (
     PublishCommand,
     Published,
     PublishResult,
+    Reclaimed,
     Restored,
     RevocationChanges,
     RevocationNews,
@@ -90,6 +91,14 @@ class MemorySessionStore:
             lambda grid, time: grid.sessions.claim(
                 session, by, token_generation, attempt, time, wall=now, identity=identity
             )
+        )
+
+    async def reclaim(
+        self, held: Ownership, *, token_generation: TokenGeneration, attempt: Attempt, now: float = 0.0
+    ) -> Reclaimed | ClaimResult:
+        """See the port."""
+        return await self._connection.run(
+            lambda grid, time: grid.sessions.reclaim(held, token_generation, attempt, time, wall=now)
         )
 
     async def why_not_claimable(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -29,6 +30,7 @@ from gateway.ports import (
     Identity,
     LeftSizes,
     Ownership,
+    Reclaimed,
     Restored,
     SavedUntil,
     SessionChanges,
@@ -90,24 +92,43 @@ class RedisSessions:
     ) -> ClaimResult:
         """See ``SessionStore.claim``."""
         shown = () if identity is None else (identity.principal, *_shown(identity))
-        reply = await self._batcher.call(
-            scripts.SESSION_CLAIM(
-                *(*self._all_keys(session), self._opened(session), *self._timed()),
-                *(session, str(by), token_generation, attempt, short_hash(session)),
-                *(self._write_gate.term, repr(float(now)), *shown),
-            ),
-            gated=True,
-            patient=True,
+        claim = self._claim(session, by, token_generation, attempt, now, "", *shown)
+        reply = await self._batcher.call(claim, gated=True, patient=True)
+        return self._claimed(session, by, reply)
+
+    async def reclaim(
+        self, held: Ownership, *, token_generation: TokenGeneration, attempt: Attempt, now: float = 0.0
+    ) -> Reclaimed | ClaimResult:
+        """See ``SessionStore.reclaim``."""
+        claim = self._claim(held.session, held.owner, token_generation, attempt, now, held.epoch)
+        reply = await self._batcher.call(claim, gated=True, patient=True)
+        if reply[0] == b"reclaimed":
+            return Reclaimed(Epoch(int(reply[1])), TokenGeneration(int(reply[2])), _node_ref(reply[3]))
+        return self._claimed(held.session, held.owner, reply)
+
+    def _claim(
+        self,
+        session: SessionId,
+        by: NodeRef,
+        token_generation: TokenGeneration,
+        attempt: Attempt,
+        now: float,
+        *held_and_shown: Argument,
+    ) -> Command:
+        return scripts.SESSION_CLAIM(
+            *(*self._all_keys(session), self._opened(session), *self._timed()),
+            *(session, str(by), token_generation, attempt, short_hash(session)),
+            *(self._write_gate.term, repr(float(now)), *held_and_shown),
         )
+
+    def _claimed(self, session: SessionId, by: NodeRef, reply: Any) -> ClaimResult:
         self._see_to(reply)
         if reply[0] == b"refused":
             return ClaimRefused(ErrorCode(reply[1].decode()))
-        stored = dict(zip(_CLAIMED, reply[3:], strict=True))
         try:
-            previous = NodeRef.parse(reply[1].decode())
-            before = previous if reply[2] == reply[1] else NodeRef.parse(reply[2].decode())
-            record = _record(session, stored, _listed(stored["selections"]), by, connected=True)
-            return Claimed(record, previous, before)
+            previous = _node_ref(reply[1])
+            before = previous if reply[2] == reply[1] else _node_ref(reply[2])
+            return Claimed(_record(session, _fields(reply[3]), owner=by, connected=True), previous, before)
         except _UNREADABLE as error:
             # What is left of it cannot be served; its client is told so, and may open another one.
             self._foreign.skipped(self._keys.session(session), "its fields", error)
@@ -442,12 +463,15 @@ def _list_changes(changes: SessionChanges) -> tuple[Argument, ...]:
     )
 
 
-def _listed(stored: bytes | Sequence[bytes]) -> tuple[str, ...]:
-    """Read a list of selections as ``selections.lua`` describes it: selectors, each with its sign and rank, or JSON."""
-    if isinstance(stored, bytes):
-        return tuple(orjson.loads(stored))
-    entries = sorted(zip(stored[1::2], stored[::2], strict=True), key=_rank)
-    return tuple([f"{sign[:1].decode()}{selector.decode()}" for sign, selector in entries])
+def _listed(stored: Mapping[bytes, bytes]) -> tuple[str, ...]:
+    """Read a list of selections as ``selections.lua`` describes it, from all fields of its session."""
+    written = stored.get(b"selections")
+    if written is not None:
+        return tuple(orjson.loads(written))  # as a node of the first release wrote it
+    entries = [(value, name) for name, value in stored.items() if name[:2] == _ENTRY]
+    if len(entries) > 1:
+        entries.sort(key=_rank)
+    return tuple([f"{sign[:1].decode()}{name[2:].decode()}" for sign, name in entries])
 
 
 def _rank(entry: tuple[bytes, bytes]) -> int:
@@ -478,16 +502,15 @@ def _credentials(
     )
 
 
-_OF_CREDENTIALS: Final = ("roles", "principal_properties", "credential_expires", "credential")
-"""Fields that came after the first release; a session that an older node wrote does not have them."""
+_ENTRY: Final = b"s:"
+"""How the fields of entries of a list of selections begin (``selections.lua``)."""
 
-_CLAIMED: Final = (
-    *("principal", "properties", "selections", "window", "epoch", "generation", "confirmed", "attempt", "partitions"),
-    *_OF_CREDENTIALS,
-    "handlers",
-)
-"""What a claim tells of a session behind its owners, in order."""
+_NODES: Final = 256
+"""Runs of nodes whose names are remembered: many times those that own sessions of a cluster at a time."""
 
+_NO_PARTITIONS: Final[frozenset[int]] = frozenset()
+
+_NO_ROLES: Final[frozenset[str]] = frozenset()
 
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
 """What reading the fields of a session raises if the gateway did not write them: a field that is missing, is no number,
@@ -501,42 +524,51 @@ _SHOWN_BYTES: Final = 60
 """Of a name that cannot be read, in a log event."""
 
 
-def _read(session: SessionId, reply: list[bytes]) -> SessionRecord | None:
+def _fields(reply: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Read all fields of a hash as Redis answers them."""
+    parts = iter(reply)
+    return dict(zip(parts, parts, strict=True))
+
+
+def _read(session: SessionId, reply: Sequence[bytes]) -> SessionRecord | None:
     """Read the hash of a session; None if there is none, or what is left of one that has ended."""
-    stored = {name.decode(): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
-    if not stored or "ended" in stored:
+    stored = _fields(reply)
+    if not stored or b"ended" in stored:
         return None
-    written: bytes | list[bytes] | None = stored.get("selections")
-    if written is None:
-        fields = zip(reply[::2], reply[1::2], strict=True)
-        written = [part for name, value in fields if name.startswith(b"s:") for part in (name[2:], value)]
-    owner, connected = NodeRef.parse(stored["owner"].decode()), stored["connected"] == b"1"
-    return _record(session, stored, _listed(written), owner, connected=connected)
+    return _record(session, stored, owner=_node_ref(stored[b"owner"]), connected=stored[b"connected"] == b"1")
 
 
-def _record(
-    session: SessionId, stored: Mapping[str, Any], selections: tuple[str, ...], owner: NodeRef, *, connected: bool
-) -> SessionRecord:
-    roles, properties, expires, credential = [stored.get(name) or b"" for name in _OF_CREDENTIALS]
+def _record(session: SessionId, stored: Mapping[bytes, bytes], *, owner: NodeRef, connected: bool) -> SessionRecord:
+    # What came after the first release is missing in a session that an older node wrote; empty, it stands for nothing.
+    roles, properties, handlers = stored.get(b"roles"), stored.get(b"principal_properties"), stored.get(b"handlers")
+    expires, credential = stored.get(b"credential_expires"), stored.get(b"credential")
+    partitions = stored[b"partitions"]
     return SessionRecord(
         id=session,
-        principal=stored["principal"].decode(),
-        properties=orjson.loads(stored["properties"]),
-        selections=selections,
-        window=float(stored["window"]),
-        epoch=Epoch(int(stored["epoch"])),
+        principal=stored[b"principal"].decode(),
+        properties=orjson.loads(stored[b"properties"]),
+        selections=_listed(stored),
+        window=float(stored[b"window"]),
+        epoch=Epoch(int(stored[b"epoch"])),
         owner=owner,
-        token_generation=TokenGeneration(int(stored["generation"])),
-        confirmed=TokenGeneration(int(stored["confirmed"])),
-        attempt=Attempt(int(stored["attempt"])),
+        token_generation=TokenGeneration(int(stored[b"generation"])),
+        confirmed=TokenGeneration(int(stored[b"confirmed"])),
+        attempt=Attempt(int(stored[b"attempt"])),
         connected=connected,
-        publish_partitions=frozenset(split_partitions(stored["partitions"])),
-        roles=frozenset(orjson.loads(roles)) if roles else frozenset(),
+        publish_partitions=frozenset(split_partitions(partitions))
+        if (partitions := stored[b"partitions"])
+        else _NO_PARTITIONS,
+        roles=frozenset(orjson.loads(roles)) if roles else _NO_ROLES,
         principal_properties=orjson.loads(properties) if properties else {},
         credential_expires=float(expires) if expires else None,
-        credential=credential.decode() or None,
-        handlers=orjson.loads(stored["handlers"]) if stored.get("handlers") else {},
+        credential=credential.decode() if credential else None,
+        handlers=orjson.loads(handlers) if handlers else {},
     )
+
+
+@lru_cache(_NODES)
+def _node_ref(name: bytes) -> NodeRef:
+    return NodeRef.parse(name.decode())
 
 
 def _handlers(record: SessionRecord) -> Argument:

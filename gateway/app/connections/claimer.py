@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from gateway.app.admission.refusals import (
     HandshakeRefused,
@@ -33,15 +33,17 @@ from gateway.core.wire.packets import Resume
 from gateway.ports import (
     Claimed,
     ClaimRefused,
-    ClaimResult,
     Connection,
     GridUnavailable,
     Identity,
     LeaseUnverified,
     Operation,
     Ownership,
+    Reclaimed,
     TokenClaims,
 )
+
+T = TypeVar("T")
 
 TELL_DELAY: Final = 0.05
 """Seconds in which claims from the same node gather before it is told of them: a half-open connection there ends that
@@ -198,9 +200,14 @@ class SessionClaimer:
             return None
         if won is not None:
             claimed, stored_under = won
-            previous, before, record = claimed.previous, claimed.before, claimed.record
-            is_uninterrupted = not is_outdated and previous == session.owner and record.epoch == session.epoch + 1
-            session.take_over(record, stored_under=stored_under)
+            before = claimed.before
+            if isinstance(claimed, Reclaimed):
+                previous, is_uninterrupted = session.owner, not is_outdated
+                session.go_on(claimed, token.token_generation, attempt.packet.attempt, stored_under=stored_under)
+            else:
+                previous, record = claimed.previous, claimed.record
+                is_uninterrupted = not is_outdated and previous == session.owner and record.epoch == session.epoch + 1
+                session.take_over(record, stored_under=stored_under)
         elif is_outdated:
             raise grid_unavailable()
         else:
@@ -230,14 +237,16 @@ class SessionClaimer:
             self._enforcement.end_held(session)
             raise refusal(ErrorCode.REVOKED)
 
-    async def _claim_held(self, session: Session, attempt: ResumeAttempt) -> tuple[Claimed, StoredUnder] | None:
+    async def _claim_held(
+        self, session: Session, attempt: ResumeAttempt
+    ) -> tuple[Claimed | Reclaimed, StoredUnder] | None:
         """Ask the grid for a session held here; None if it has to be done without the grid."""
         if not self._store.replicated or not self._store.available:
             return None
         started = self._clock.monotonic()
         try:
             result, stored_under = await self._once_verified(
-                lambda: self._store.claim(
+                lambda: self._store.claim_held(
                     session,
                     attempt.token.token_generation,
                     attempt.packet.attempt,
@@ -252,7 +261,8 @@ class SessionClaimer:
         self._metrics.observe(catalogue.CLAIM_SECONDS, self._clock.monotonic() - started)
         if isinstance(result, ClaimRefused):
             raise await self._refused(result.reason, attempt.token)
-        self._notify_former_owner_of(result)
+        if isinstance(result, Claimed):
+            self._notify_former_owner_of(result)
         return result, stored_under
 
     def _claim_alone(self, session: Session, attempt: ResumeAttempt) -> None:
@@ -389,7 +399,7 @@ class SessionClaimer:
 
     # --- Both ---------------------------------------------------------------------------------------------------------
 
-    async def _once_verified(self, claim: Callable[[], Awaitable[ClaimResult]]) -> tuple[ClaimResult, StoredUnder]:
+    async def _once_verified(self, claim: Callable[[], Awaitable[T]]) -> tuple[T, StoredUnder]:
         """Claim as soon as the node may.
 
         A node that was suspended wakes up among resumes that may be long out of date. Which ones are, the grid will

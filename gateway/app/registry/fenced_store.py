@@ -29,6 +29,7 @@ from gateway.ports import (
     Ownership,
     PublishCommand,
     PublishResult,
+    Reclaimed,
     Restored,
     SelectionChanges,
     SessionChanges,
@@ -90,20 +91,39 @@ class FencedStore(FencedPresence):
 
     async def claim(
         self,
-        session: Session | SessionId,
+        session: SessionId,
         token_generation: TokenGeneration,
         attempt: Attempt,
         *,
         now: float,
         identity: Identity | None,
     ) -> ClaimResult:
-        """Claim a session; see ``SessionStore.claim``.
+        """Claim a session that this node does not hold; see ``SessionStore.claim``.
 
-        One that this node holds is restored first, if it has to be. If the grid turns out to hold a newer one, or none,
-        the result of the claim says so; in the latter case the copy here is dropped.
+        Raises:
+            GridUnavailable: the claim may have been executed; the same claim can be asked again.
+        """
+        return await self._grid.sessions.claim(
+            session, by=self._me, token_generation=token_generation, attempt=attempt, now=now, identity=identity
+        )
+
+    async def claim_held(
+        self,
+        session: Session,
+        token_generation: TokenGeneration,
+        attempt: Attempt,
+        *,
+        now: float,
+        identity: Identity | None,
+    ) -> Reclaimed | ClaimResult:
+        """Claim a session that this node holds; see ``SessionStore.reclaim``.
+
+        It is restored first, if it has to be; and all of it is read where it is not known to be in the grid as it is
+        here. If the grid turns out to hold a newer one, or none, the result of the claim says so; in the latter case
+        the copy here is dropped.
 
         Args:
-            session: which; only its id if this node does not hold it.
+            session: which.
             token_generation: of the client's token.
             attempt: of the resume.
             now: seconds since 1970.
@@ -112,21 +132,23 @@ class FencedStore(FencedPresence):
         Raises:
             GridUnavailable: the claim may have been executed; the same claim can be asked again.
         """
-        if isinstance(session, str):
-            return await self._grid.sessions.claim(
-                session, by=self._me, token_generation=token_generation, attempt=attempt, now=now, identity=identity
-            )
         if self.must_restore(session):
             await self.restore([session])
         ownership = session.ownership
-        result = await self._grid.sessions.claim(
-            session.id,
-            by=session.owner,
-            token_generation=token_generation,
-            attempt=attempt,
-            now=now,
-            identity=identity,
-        )
+        result: Reclaimed | ClaimResult
+        if identity is None and session.written is not None:
+            result = await self._grid.sessions.reclaim(
+                ownership, token_generation=token_generation, attempt=attempt, now=now
+            )
+        else:
+            result = await self._grid.sessions.claim(
+                session.id,
+                by=session.owner,
+                token_generation=token_generation,
+                attempt=attempt,
+                now=now,
+                identity=identity,
+            )
         if isinstance(result, ClaimRefused) and result.reason in _GONE:
             self.lost(session, ownership, SessionGone(result.reason))
         return result

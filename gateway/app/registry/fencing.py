@@ -242,6 +242,9 @@ class Fencing:
         except GridUnavailable:
             session.unsaved = True
             raise
+        except asyncio.CancelledError:
+            session.written = None  # whoever is cancelled does not learn whether it was written
+            raise
         if session.restores != restores:
             # Written again meanwhile, as it was before this step, and perhaps behind it.
             session.unsaved = True

@@ -22,7 +22,7 @@ from gateway.core.topics.selections import Selections
 from gateway.core.types import Attempt, Epoch, GridGeneration, NodeRef, TokenGeneration, TopicPath
 from gateway.core.wire.codes import Outcome
 from gateway.core.wire.packets import Backoff
-from gateway.ports import Connection, Identity, Ownership, SessionRecord
+from gateway.ports import Connection, Identity, Ownership, Reclaimed, SessionRecord
 
 CLIENT_TYPE_PROPERTY = "$client"
 """The one fixed property that is replicated: another node has no way to learn it."""
@@ -216,6 +216,16 @@ class Session(ServerSession):
         self.principal_properties = record.principal_properties
         self.credential_expires = record.credential_expires
         self.credential = record.credential
+        self.stored_under = stored_under
+
+    def go_on(
+        self, reclaimed: Reclaimed, presented: TokenGeneration, attempt: Attempt, *, stored_under: StoredUnder
+    ) -> None:
+        """Take on what has changed by a claim of this node, which had the session already; nobody else has had it."""
+        self.epoch = reclaimed.epoch
+        self.token_generation = reclaimed.token_generation
+        self.confirmed = presented
+        self.attempt = attempt
         self.stored_under = stored_under
 
     @property

@@ -106,7 +106,7 @@ class Bench:
     async def end(self, ownership: Ownership, *, reason: ErrorCode, **_: object) -> None:
         await self.change(ownership, SessionChanges())
 
-    async def claim(self, *_: object, **__: object) -> ClaimRefused:
+    async def reclaim(self, *_: object, **__: object) -> ClaimRefused:
         return ClaimRefused(ErrorCode.SESSION_CLOSED)
 
     async def find(self, _session: SessionId) -> SessionRecord | None:
@@ -323,7 +323,7 @@ async def test_no_window_starts_between_a_claim_and_its_client(*, comes_back: bo
 async def test_a_refused_claim_drops_what_has_ended_unless_it_is_ended_here(*, ending: bool) -> None:
     bench = Bench()
     bench.session.ending = ending
-    await bench.store.claim(bench.session, TokenGeneration(1), Attempt(1), now=0.0, identity=None)
+    await bench.store.claim_held(bench.session, TokenGeneration(1), Attempt(1), now=0.0, identity=None)
     assert bool(bench.dropped) is not ending
 
 

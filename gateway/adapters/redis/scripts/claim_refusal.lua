@@ -18,8 +18,7 @@
 -- Needs clock.lua.
 local stored = redis.call(
   'HMGET', KEYS[1], 'owner', 'epoch', 'generation', 'confirmed', 'attempt', 'connected', 'previous', 'ended',
-  'principal', 'properties', 'selections', 'window', 'partitions', 'credential_expires', 'before', 'roles',
-  'principal_properties', 'credential', 'handlers'
+  'principal', 'credential_expires', 'before'
 )
 local owner = stored[1]
 if not owner then
@@ -46,7 +45,7 @@ end
 
 local epoch, generation, confirmed = stored[2], stored[3], stored[4]
 local previous = stored[7]
-local before = stored[15] or previous
+local before = stored[11] or previous
 local presented, attempt = tonumber(ARGV[4]), tonumber(ARGV[5])
 if presented < tonumber(confirmed) then
   return {'refused', 'token_superseded'}

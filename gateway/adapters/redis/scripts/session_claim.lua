@@ -14,30 +14,32 @@
 -- ARGV[6] short hash of the id
 -- ARGV[7] term of the claimant's lease
 -- ARGV[8] time by the claimant's clock, in seconds since 1970
--- ARGV[9] principal of the credentials that the client showed, missing if it showed none
--- ARGV[10..] fields and values that these credentials give
+-- ARGV[9] epoch by which the claimant holds the session, as it is here under that epoch; '' if it does not
+-- ARGV[10] principal of the credentials that the client showed, missing if it showed none
+-- ARGV[11..] fields and values that these credentials give
 -- Result  {'refused', reason}; 'stale' if the caller must adopt the grid again
---         {'claimed', previous owner, owner before it, principal, properties, selections, window, epoch, generation,
---          confirmed, attempt, partitions, roles, principal_properties, credential_expires, credential, handlers}; the
---          last five are nil in a session that an older node wrote. Selections are {selector, sign and rank, ...} in no particular
---          order (selections.lua), or the text that an older node wrote
+--         {'reclaimed', epoch, generation, owner before the claimant} if the claimant holds the session by ARGV[9], and no
+--         credentials were shown: it knows the rest
+--         {'claimed', previous owner, owner before it, {field, value, ...}}: all fields of the session, see keys.py
 --
 -- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner
 -- answers as it did and changes neither. Credentials that have ended claim nothing, and others only for their own
 -- principal.
+-- Invariant of the sets: whoever is connected is among the owned, by its owner, and has no deadline.
 -- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
 -- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
 -- Needs clock.lua and claim_refusal.lua.
+local held = false
 if attempt > tonumber(stored[5]) then
-  if ARGV[9] then
-    if ARGV[9] ~= stored[9] then
+  if ARGV[10] then
+    if ARGV[10] ~= stored[9] then
       return {'refused', 'unauthenticated'}
     end
-    redis.call('HSET', KEYS[1], unpack(ARGV, 10))
-    local given = redis.call('HMGET', KEYS[1], 'roles', 'principal_properties', 'credential_expires', 'credential')
-    stored[16], stored[17], stored[14], stored[18] = unpack(given)
-  elseif stored[14] and stored[14] ~= '' and tonumber(stored[14]) <= tonumber(ARGV[8]) then
+    redis.call('HSET', KEYS[1], unpack(ARGV, 11))
+  elseif stored[10] and stored[10] ~= '' and tonumber(stored[10]) <= tonumber(ARGV[8]) then
     return {'refused', 'credentials_expired'}
+  else
+    held = owner == ARGV[3] and epoch == ARGV[9]
   end
   -- A generation above the stored one proves that the grid was rolled back: counting goes on from it.
   confirmed = string.format('%.0f', presented)
@@ -50,21 +52,14 @@ redis.call(
   'HSET', KEYS[1], 'owner', ARGV[3], 'epoch', epoch, 'generation', generation, 'confirmed', confirmed,
   'attempt', ARGV[5], 'connected', '1', 'previous', previous, 'before', before, 'term', ARGV[7]
 )
-redis.call('ZREM', KEYS[2], owner .. ' ' .. ARGV[2])
-redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
-redis.call('ZREM', KEYS[3], ARGV[2])
-local selections = stored[11]
-if not selections then
-  selections = {}
-  local fields = redis.call('HGETALL', KEYS[1])
-  for at = 1, #fields, 2 do
-    if string.sub(fields[at], 1, 2) == 's:' then
-      selections[#selections + 1] = string.sub(fields[at], 3)
-      selections[#selections + 1] = fields[at + 1]
-    end
-  end
+if owner ~= ARGV[3] then
+  redis.call('ZREM', KEYS[2], owner .. ' ' .. ARGV[2])
 end
-return {
-  'claimed', previous, before, stored[9], stored[10], selections, stored[12], epoch, generation, confirmed, ARGV[5],
-  stored[13], stored[16], stored[17], stored[14], stored[18], stored[19]
-}
+if owner ~= ARGV[3] or stored[6] ~= '1' then
+  redis.call('ZADD', KEYS[2], 0, ARGV[3] .. ' ' .. ARGV[2])
+  redis.call('ZREM', KEYS[3], ARGV[2])
+end
+if held then
+  return {'reclaimed', epoch, generation, before}
+end
+return {'claimed', previous, before, redis.call('HGETALL', KEYS[1])}
