@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from gateway.core.types import Attempt, EventId, MessageId, NodeId, PacketId, SessionId, Version
@@ -26,6 +27,7 @@ from gateway.core.wire.codec.exchange_packets import (
     read_unhandle,
 )
 from gateway.core.wire.codec.fields import (
+    WORD_SETS,
     BadField,
     Object,
     read_all_positions,
@@ -105,8 +107,13 @@ from gateway.core.wire.topology_packets import FOLLOW, Topology
 
 def _read_supports(packet: Object) -> frozenset[str]:
     """Read what a client understands, and whether it follows the master, which it says by a field of its own."""
-    words = read_words(packet, "supports") - {FOLLOW}
-    return word_set((*sorted(words), FOLLOW)) if packet.get(FOLLOW) is True else word_set(tuple(sorted(words)))
+    return _supported(read_words(packet, "supports"), packet.get(FOLLOW) is True)
+
+
+@lru_cache(WORD_SETS)
+def _supported(words: frozenset[str], follows: bool) -> frozenset[str]:
+    others = words - {FOLLOW}
+    return word_set((*sorted(others), FOLLOW)) if follows else word_set(tuple(sorted(others)))
 
 
 def _hello(packet: Object) -> Hello:
