@@ -16,8 +16,8 @@ from gateway.app.security import revocations as revoking
 from gateway.app.security.revocations import InvalidRevocation, TooManyRevocations
 from gateway.catalogue import log_events as events
 from gateway.core.policy.revocations import Revocation, RevocationKind
-from gateway.core.types import Incarnation, NodeId, NodeRef
-from gateway.ports import Credentials, GridUnavailable, Identity, SessionChanges
+from gateway.core.types import Attempt, Incarnation, NodeId, NodeRef
+from gateway.ports import Claimed, Credentials, GridUnavailable, Identity
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
 
@@ -154,7 +154,8 @@ async def test_a_resume_that_is_claimed_while_it_is_revoked_is_refused(
 ) -> None:
     """The race that matters: the claim was executed before this node heard of the revocation."""
     node = n1 if where == "held" else n2
-    claim = MemorySessionStore.claim
+    name = "reclaim" if where == "held" else "claim"
+    claim = getattr(MemorySessionStore, name)
     async with AsyncExitStack() as stack:
         raw, welcome = await opened(stack, n1)
 
@@ -166,7 +167,7 @@ async def test_a_resume_that_is_claimed_while_it_is_revoked_is_refused(
                 await asyncio.sleep(0)
             return result
 
-        monkeypatch.setattr(MemorySessionStore, "claim", late)
+        monkeypatch.setattr(MemorySessionStore, name, late)
         assert await refused(node, welcome["token"], attempt=1) == ("revoked", REVOKED)
         await raw.closed()
     await eventually(lambda: not left(memory))
@@ -182,16 +183,20 @@ async def test_a_session_whose_credential_was_changed_elsewhere_is_judged_by_the
         assert held is not None
         await raw.cut()
         await eventually(lambda: not held.connected)
-        grid = MemoryGrid(memory, node=NodeRef(NodeId("n9"), Incarnation("first")))
+        grid_node = NodeRef(NodeId("n9"), Incarnation("first"))
+        grid = MemoryGrid(memory, node=grid_node)
         await grid.start()
         refreshed = Identity(principal="alice", credential="a-newer-token")
-        await grid.sessions.change(held.ownership, SessionChanges(identity=refreshed))
+        there = await grid.sessions.claim(
+            held.id, by=grid_node, token_generation=held.token_generation, attempt=Attempt(1), identity=refreshed
+        )
+        assert isinstance(there, Claimed)
         await grid.close()
         await revoke(n2, CREDENTIAL, "a-newer-token")
         await eventually(lambda: n1.gateway.node.revocations.find(CREDENTIAL, "a-newer-token") is not None)
         assert not held.dropped, "it is not known here that it has these credentials"
 
-        assert await refused(n1, welcome["token"]) == ("revoked", REVOKED)
+        assert await refused(n1, welcome["token"], attempt=2) == ("revoked", REVOKED)
         await eventually(lambda: not left(memory))
 
 
