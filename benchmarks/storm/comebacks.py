@@ -40,7 +40,7 @@ MISSED: Final = 3
 """Updates of each of these."""
 AT_HAND: Final = RECENT_ENTRIES
 """Updates that follow in each stream: as many as a node keeps, so that it has to read what lies before them."""
-ON_THEIR_WAY: Final = 500
+ON_THEIR_WAY: Final = 1_000
 """Sessions that come back together: whoever is served makes room for the next. All at once are for the limits that
 [Storms](../../docs/explanation/storms.md) tells of; here it is counted what is read, however long it takes."""
 READS: Final = ("xrange", "xrevrange", "xread")
@@ -122,7 +122,9 @@ def interest_of(number: int) -> Interest:
     return Interest((first, second.replace("/", "/**/")), (first, second))
 
 
-def come_back(cluster: Cluster, crowd: TradingCrowd, sessions: int, *, followed: bool, grows: bool) -> Comebacks:
+def come_back(
+    cluster: Cluster, crowd: TradingCrowd, sessions: int, *, followed: bool, grows: bool, at_once: int
+) -> Comebacks:
     """Kill a node, have its clients miss something, and let all of them come to the other one at once.
 
     Args:
@@ -131,6 +133,7 @@ def come_back(cluster: Cluster, crowd: TradingCrowd, sessions: int, *, followed:
         sessions: of the node that is killed.
         followed: whether the other node follows the streams all the time; else it has yet to read them.
         grows: whether the streams go on growing while sessions come back.
+        at_once: how many of them are on their way together.
 
     Returns:
         What it made Redis do.
@@ -168,7 +171,7 @@ def come_back(cluster: Cluster, crowd: TradingCrowd, sessions: int, *, followed:
         crowd,
         [REFUGE],
         "failed_over",
-        lambda: crowd.arrive(cluster.direct(REFUGE), expected="failed_over", members=members, at_once=ON_THEIR_WAY),
+        lambda: crowd.arrive(cluster.direct(REFUGE), expected="failed_over", members=members, at_once=at_once),
     )
     after = cluster.commands()
     return Comebacks(
@@ -181,14 +184,14 @@ def come_back(cluster: Cluster, crowd: TradingCrowd, sessions: int, *, followed:
 
 
 @contextmanager
-def storm_of(sessions: int, *, followed: bool, grows: bool) -> Iterator[Comebacks]:
+def storm_of(sessions: int, *, followed: bool, grows: bool, at_once: int = ON_THEIR_WAY) -> Iterator[Comebacks]:
     """Run nodes and a storm, and yield what came of it while the nodes still run."""
     placement = Placement.of_this_machine()
     allow_descriptors(sessions + _SPARE_DESCRIPTORS)
     with running(placement, balancer=False, settings=_SETTINGS) as cluster, bound_to(placement.others):
         crowd = TradingCrowd()
         try:
-            yield come_back(cluster, crowd, sessions, followed=followed, grows=grows)
+            yield come_back(cluster, crowd, sessions, followed=followed, grows=grows, at_once=at_once)
         finally:
             crowd.close()
 
