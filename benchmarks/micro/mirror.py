@@ -11,7 +11,7 @@ import argparse
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, cast
 
@@ -129,6 +129,48 @@ def flusher() -> Flusher:
     return Flusher(cast("Any", context), lambda _: sys.exit("a session was too slow"), failed)
 
 
+class Recorder:
+    """Has a frame written before clients are written to, as on a node, and tells what that and the backup cost.
+
+    Args:
+        log: what is told.
+        write: makes the next frame.
+        copies: that take it in.
+
+    Attributes:
+        frames: seconds for writing frames so far.
+        backup: seconds for taking them in.
+        size: bytes of them.
+    """
+
+    def __init__(self, log: MirrorLog[Session], write: Callable[[], bytes | None], copies: Copies) -> None:
+        self._log = log
+        self._write = write
+        self._copies = copies
+        self.frames = self.backup = 0.0
+        self.size = 0
+
+    def sent_together(self, run: Run, sessions: Sequence[Session], others: Iterable[Session]) -> None:
+        """See ``DeliveryRecorder``."""
+        self._log.sent_together(run, sessions, others)
+
+    def before_writing(self) -> None:
+        """See ``DeliveryRecorder``."""
+        if self._log.has_news:
+            self.tell()
+
+    def tell(self) -> None:
+        """Write a frame, and take it in."""
+        began = time.thread_time()
+        frame = self._write()
+        written = time.thread_time()
+        self.frames += written - began
+        if frame is not None:
+            self._copies.apply(read_frame(frame))
+            self.backup += time.thread_time() - written
+            self.size += len(frame)
+
+
 class Node:
     """Sessions and their flusher, and a log if they have a backup."""
 
@@ -139,6 +181,7 @@ class Node:
         self.copies = Copies()
         self.sent = 0
         self.log: MirrorLog[Session] | None = None
+        self.recorder: Recorder | None = None
         if is_copied:
             self._copy()
 
@@ -153,7 +196,7 @@ class Node:
         )
         for session in self.sessions:
             log.add(session)
-        self.flusher.recorder = log
+        self.recorder = self.flusher.recorder = Recorder(log, self.frame, self.copies)
         while not log.sequence or log.waiting:
             self.copies.apply(read_frame(self.frame() or b""))
 
@@ -187,30 +230,33 @@ class Node:
 async def measure(way: str, *, is_copied: bool) -> Cost:
     """Send each session some updates."""
     node = Node(is_copied=is_copied)
-    deliver = frames = acknowledge = backup = size = 0.0
+    told = node.recorder
+    if told is not None:
+        told.frames = told.backup = told.size = 0
+    deliver = acknowledge = 0.0
     sent = owed = 0
     while sent < UPDATES:
+        apart = 0.0 if told is None else told.frames + told.backup
         began = time.thread_time()
         owed += (updates := node.deliver(way))
         await asyncio.sleep(0)  # what is collected is written at the end of the turn
-        delivered = time.thread_time()
-        frame = node.frame()
-        written = time.thread_time()
-        if frame is not None:
-            node.copies.apply(read_frame(frame))
-        taken_in = time.thread_time()
+        acknowledged = time.thread_time()
+        deliver += acknowledged - began
+        if told is not None:
+            # Frames are written, and taken in, while messages are handed to transports.
+            deliver -= told.frames + told.backup - apart
         sent += updates
         if owed >= ACKNOWLEDGED:
             owed = 0
             for session in node.sessions:
                 session.machine.receive_ack(session.machine.last_numbered, 0.0)
-        deliver += delivered - began
-        frames += written - delivered
-        backup += taken_in - written
-        acknowledge += time.thread_time() - taken_in
-        size += len(frame or b"")
+        acknowledge += time.thread_time() - acknowledged
+        if told is not None:
+            told.tell()  # what was acknowledged goes by itself if nothing else does
     unit = NANOSECONDS / sent / SESSIONS
-    return Cost(deliver * unit, frames * unit, acknowledge * unit, backup * unit, size / sent / SESSIONS)
+    if told is None:
+        return Cost(deliver * unit, 0.0, acknowledge * unit, 0.0, 0.0)
+    return Cost(deliver * unit, told.frames * unit, acknowledge * unit, told.backup * unit, told.size / sent / SESSIONS)
 
 
 def least(way: str, rounds: int, *, is_copied: bool) -> Cost:

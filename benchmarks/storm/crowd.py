@@ -62,6 +62,7 @@ class Crowd:
         phase: of the present storm.
         own_cpu: CPU seconds of this process in the last phase.
         pings: that all members have answered.
+        patience: seconds that a storm may take.
     """
 
     def __init__(self) -> None:
@@ -72,6 +73,7 @@ class Crowd:
         self.phase = Phase(0)
         self.own_cpu = 0.0
         self.pings = 0
+        self.patience = STORM_SECONDS
         self._owing: deque[tuple[float, Member]] = deque()
         self._waiting: deque[Callable[[], None]] = deque()
 
@@ -176,7 +178,7 @@ class Crowd:
             StormFailed: a check failed, or not everybody was served in time.
         """
         phase = self.phase
-        self.loop.run(lambda: phase.current >= phase.wanted, seconds=STORM_SECONDS, tick=self.acknowledge_due)
+        self.loop.run(lambda: phase.current >= phase.wanted, seconds=self.patience, tick=self.acknowledge_due)
 
     def settle(self) -> None:
         """Let all acknowledgements go out and be read, so that the CPU they cost is counted."""

@@ -25,17 +25,13 @@ pytestmark = [
 SUBSCRIBERS: Final = 60
 """Each gets 400 updates a second: 24,000 for all of them together."""
 PUBLISHERS: Final = 4
-STREAM_LENGTH: Final = 100_000
-"""Entries that a stream keeps: more than are published, so that a slow machine is not a gap."""
-REPLAY_EVENTS: Final = 100_000
-"""Likewise."""
 
 
 async def test_nodes_that_are_killed_in_turn_cost_nobody_an_update(tmp_path: Path, figures: Figures) -> None:
     """R1 with whole nodes: kill -9 of each, no mirror, the same load all the time."""
     ledgers = Ledgers()
     async with (
-        cluster(tmp_path, stream_length=STREAM_LENGTH, replay_events=REPLAY_EVENTS) as stack,
+        cluster(tmp_path) as stack,
         crowd(stack.url, SUBSCRIBERS, ledgers.enter) as subscribers,
         crowd(stack.url, PUBLISHERS, role="publisher") as publishers,
     ):

@@ -1,7 +1,8 @@
-"""Something happens at the n-th place where a coroutine waits: how a node is killed at every await of a use case."""
+"""Something happens where a coroutine waits: how a node is killed at every await of a use case."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
@@ -67,3 +68,50 @@ class Suspensions:
         self.count += 1
         if self.count == self._at:
             self._act()
+
+
+class Places:
+    """Notes at which places of the code coroutines wait, and does something when the first of them waits at one.
+
+    What polls waits a hundred times at one place, and how often depends on the machine; the places do not.
+
+    Args:
+        at: the place; None for none, so that they are only noted.
+        act: what is done there, once.
+
+    Attributes:
+        seen: the places, in the order in which somebody first waited there: functions and lines, the inner ones last.
+        has_acted: whether it was done.
+    """
+
+    def __init__(self, at: str | None, act: Callable[[], None]) -> None:
+        self._at = at
+        self._act = act
+        self.seen: dict[str, None] = {}
+        self.has_acted = False
+
+    def watched(self, function: Callable[..., Coroutine[Any, Any, T]]) -> Callable[..., Coroutine[Any, Any, T]]:
+        """Return a function like another one, whose coroutines are watched."""
+
+        async def call(*arguments: Any, **named: Any) -> T:
+            coroutine = function(*arguments, **named)
+            return await Watched(coroutine, lambda: self._about_to_wait(place_of(coroutine)))
+
+        return call
+
+    def _about_to_wait(self, place: str) -> None:
+        self.seen.setdefault(place)
+        if place == self._at and not self.has_acted:
+            self.has_acted = True
+            self._act()
+
+
+def place_of(coroutine: object) -> str:
+    """Tell where a coroutine waits: its function and line, and those of the coroutines that it awaits."""
+    found: list[str] = []
+    while inspect.iscoroutine(coroutine):
+        frame = coroutine.cr_frame
+        if frame is not None:
+            found.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        coroutine = coroutine.cr_await
+    return " > ".join(found)

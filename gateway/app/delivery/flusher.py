@@ -9,7 +9,13 @@ write:   messages ─▶ transports                     (``Numbered.write``; ``_
 
 What needs no outbox is numbered for some dozens of sessions, then written for all of them. Otherwise a message may be
 large, and is written while it is in the processor's cache: numbered for dozens first, a burst took twice the time.
-Between the two nothing is waited for today. Who has to hold messages back until something else is safe does it there.
+
+A recorder (that of a backup) hears of what was numbered before any of it is written (ADR 0110). What is numbered early
+in a turn of the loop then leaves at its end, and what is numbered there in portions that the cache still holds:
+
+```text
+turn:  number … number │ number the rest ─▶ recorder.before_writing ─▶ write all
+```
 """
 
 from __future__ import annotations
@@ -39,6 +45,10 @@ FLUSH_SLICE: Final = 1000
 """Sessions written before the loop gets its turn: five to ten milliseconds, so that what ten thousand are sent delays
 neither the first of them nor anything else."""
 
+
+TOLD_BYTES: Final = 256 * 1024
+"""Bytes of messages that are numbered before the recorder is told and they are written: what a cache holds, and much
+beside what it costs to tell."""
 
 SPREAD: Final = 64
 """Sessions whose messages are made before the first of them is written (see ``Connection.write_all``). With 16, 64 and
@@ -71,12 +81,19 @@ class Numbered(NamedTuple):
 
 
 class DeliveryRecorder(Protocol):
-    """Hears what is numbered for many sessions at once. Its method returns at once and raises nothing."""
+    """Hears what is numbered for many sessions at once. Its methods return at once and raise nothing."""
 
     def sent_together(self, run: Run, sessions: Sequence[Session], others: Iterable[Session]) -> None:
         """A run of updates was numbered for sessions, but for some *others* of them.
 
         Buffers that tell what they number tell of nothing of this.
+        """
+
+    def before_writing(self) -> None:
+        """What has been numbered so far leaves now: whoever is to have it before the clients has to be given it.
+
+        It is called between two steps of the node, and never while updates are being handed to sessions: what sessions
+        have been given, and how far the node has come, agree.
         """
 
 
@@ -90,7 +107,7 @@ class Flusher:
 
     Attributes:
         feeds: what sessions are to be sent besides, as fast as they take it.
-        recorder: who hears what is numbered for many at once; None for nobody.
+        recorder: who hears of what is numbered before it is written; None for nobody.
     """
 
     def __init__(
@@ -113,6 +130,10 @@ class Flusher:
         """Many sessions that were written to early, as they were given; put into the set only when somebody asks."""
         self._written = 0
         """Messages written for them."""
+        self._held: list[tuple[Sequence[Connection], Sequence[bytes], Sequence[Session]]] = []
+        """Of these, the messages for many that the recorder has yet to hear of."""
+        self._held_alone: tuple[list[Connection], list[bytes], list[Session]] = ([], [], [])
+        """The same, of the messages for one session each."""
         self._flushing: Iterator[Session] | None = None
         self._behind: dict[Session, None] = {}
         """Sessions that could not be written all that waited, blocked or not."""
@@ -188,13 +209,42 @@ class Flusher:
             message = session.machine.send_now(SharedFrame(run), self._parameters.high_water - connection.backlog())
             if message is None:
                 return False
-            connection.write(message)
+            if self.recorder is None:
+                connection.write(message)
+            else:
+                self._hold_alone(connection, message, session)
         except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
             self._failed(session, bug)
             return True
         self._written += 1
         self._early.add(session)
         return True
+
+    def _hold_alone(self, connection: Connection, message: bytes, session: Session) -> None:
+        """Have a message wait for the end of this turn of the loop."""
+        connections, messages, sessions = self._held_alone
+        connections.append(connection)
+        messages.append(message)
+        sessions.append(session)
+
+    def _write_held(self) -> None:
+        """Write what was numbered early and has waited for the recorder."""
+        alone = self._held_alone
+        if not (self._held or alone[0]):
+            return
+        held, self._held, self._held_alone = self._held, [], ([], [], [])
+        connections, messages, sessions = alone
+        for start in range(0, len(connections), SPREAD):
+            end = start + SPREAD
+            held.append((connections[start:end], messages[start:end], sessions[start:end]))
+        self._tell()
+        for together in held:
+            self._write_together(*together)
+
+    def _tell(self) -> None:
+        """Tell the recorder, if there is one, that what has been numbered leaves now."""
+        if self.recorder is not None:
+            self.recorder.before_writing()
 
     def _deliver_now(self, run: Run, sessions: Sequence[Session]) -> list[Session]:
         """Number and write at once for those sessions for which that is all there is to do; returns the others."""
@@ -207,7 +257,10 @@ class Flusher:
             connections, messages = self._number_at_once(shared, together, others)
             if connections:
                 written += len(connections)
-                self._write_together(connections, messages, together)
+                if recorder is None:
+                    self._write_together(connections, messages, together)
+                else:
+                    self._held.append((connections, messages, together))
         if written:
             self._written += written
             self._early_together.append(sessions)
@@ -242,7 +295,7 @@ class Flusher:
         return connections, messages
 
     def _write_together(
-        self, connections: Sequence[Connection], messages: Sequence[bytes], sessions: Iterable[Session]
+        self, connections: Sequence[Connection], messages: Sequence[bytes], sessions: Sequence[Session]
     ) -> None:
         """Write what has been numbered: a message to each connection, and *sessions* are whose they are."""
         try:
@@ -272,8 +325,10 @@ class Flusher:
     def flush(self, session: Session) -> None:
         """Write for *session* now."""
         self._dirty.pop(session, None)
+        self._write_held()
         numbered = self._number(session)
         if numbered is not None:
+            self._tell()
             self._metrics.add(catalogue.WRITES, numbered.write())
 
     def _number(self, session: Session) -> Numbered | None:
@@ -368,6 +423,9 @@ class Flusher:
 
     def _flush_all(self, sessions: Iterable[Session]) -> int:
         """Write for sessions, none of which may keep the others from theirs; returns how many they were."""
+        self._write_held()
+        if self.recorder is not None:
+            return self._flush_told(sessions)
         flushed = written = 0
         for session in sessions:
             flushed += 1
@@ -380,6 +438,39 @@ class Flusher:
         if written:
             self._metrics.add(catalogue.WRITES, written)
         return flushed
+
+    def _flush_told(self, sessions: Iterable[Session]) -> int:
+        """The same where the recorder has to hear of everything before it is written: in portions."""
+        flushed = size = 0
+        portion: list[Numbered] = []
+        for session in sessions:
+            flushed += 1
+            try:
+                numbered = self._number(session)
+            except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+                self._failed(session, bug)
+                continue
+            if numbered is not None:
+                portion.append(numbered)
+                size += sum(map(len, numbered.messages))
+                if size >= TOLD_BYTES:
+                    self._write_told(portion)
+                    portion, size = [], 0
+        self._write_told(portion)
+        return flushed
+
+    def _write_told(self, portion: Sequence[Numbered]) -> None:
+        """Tell the recorder of a portion, and write it."""
+        if not portion:
+            return
+        self._tell()
+        written = 0
+        for numbered in portion:
+            try:
+                written += numbered.write()
+            except Exception as bug:  # noqa: BLE001 - one session must not keep the others from theirs
+                self._failed(numbered.session, bug)
+        self._metrics.add(catalogue.WRITES, written)
 
     def _poll_blocked(self) -> None:
         self._poll = None

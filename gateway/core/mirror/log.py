@@ -134,6 +134,11 @@ class MirrorLog(Generic[S]):
         """Whether all of each session has been written, so that the backup has copies once it has taken that in."""
         return not self._line and not any(tap.must_rewrite for tap in self._dirty)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether something has happened to sessions since the last frame, acknowledgements apart."""
+        return self._woken
+
     def __contains__(self, session: object) -> bool:
         return session in self._taps
 

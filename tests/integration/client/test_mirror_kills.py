@@ -10,7 +10,7 @@ import pytest
 
 from gateway.app.cluster.mirror.gate import GatedConnection
 from gateway.core.wire.codes import MirrorMode
-from tests.integration.client.test_handoff_kills import Scene, scene
+from tests.integration.client.handoff_scene import Scene, scene
 from tests.support.nodes import eventually
 from tests.support.seeds import seeds
 from tests.support.times import scaled, time_limit

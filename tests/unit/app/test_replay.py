@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from gateway.app.delivery.replay import gathering
+from gateway.app.delivery.recent_entries import RECENT_ENTRIES
+from gateway.app.delivery.replay import gathering, stretches
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.session.session import Session
 from gateway.core.stream.runs import Outgoing, Run
@@ -17,6 +19,7 @@ from gateway.core.topics.topics import topic_partition
 from gateway.core.types import EventId, TopicPath
 from gateway.core.wire import codec
 from gateway.core.wire.codes import NotReplayed
+from gateway.ports import TopicValue
 from tests.support.delivery import GENERATION, DeliveryBench, Reader
 
 A = topic_partition(TopicPath("a/x"), 1)
@@ -155,4 +158,57 @@ async def test_what_the_tail_brings_meanwhile_is_read_again_if_it_is_not_at_hand
     assert replay.is_whole
     assert sum(run.count for run in replay.packets()) == 3_015
     assert bench.grid.reads == 1
+    await bench.close()
+
+
+async def test_a_stream_that_grows_while_it_is_read_again_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest of what is at hand goes with each update that comes: it is kept for what is being read before it."""
+    bench = DeliveryBench()
+    await following(bench, RECENT_ENTRIES + 20)
+    between = bench.grid.between
+
+    async def slow(*where: Any) -> list[TopicValue] | None:
+        found = await between(*where)
+        for _ in range(50):
+            bench.publish("a/x")
+        return found
+
+    monkeypatch.setattr(bench.grid, "between", slow)
+    replay = await collected(bench, returning(bench), 5)
+    bench.delivery.replays.settle(replay)
+
+    assert replay.is_whole
+    assert sum(run.count for run in replay.packets()) == RECENT_ENTRIES + 65
+    assert bench.grid.reads == 1
+    await bench.close()
+
+
+async def test_what_was_read_again_once_is_not_read_again_while_the_stream_grows() -> None:
+    """A storm takes seconds, in which streams go on: those who come last find what those had read who came first."""
+    bench = DeliveryBench()
+    await following(bench, RECENT_ENTRIES + 20)
+    for number in range(20):
+        replay = await collected(bench, returning(bench), 5 + number % 2)
+        for _ in range(100):
+            bench.publish("a/x")
+        bench.delivery.replays.settle(replay)
+
+        assert replay.is_whole
+        assert sum(run.count for run in replay.packets()) == RECENT_ENTRIES + 15 - number % 2 + 100 * (number + 1)
+    assert bench.grid.reads == 1
+    await bench.close()
+
+
+async def test_a_stretch_that_is_asked_for_all_the_time_does_not_grow_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = DeliveryBench()
+    await following(bench, RECENT_ENTRIES + 20)
+    held = bench.delivery.replays.stretches
+    assert (await collected(bench, returning(bench), 5)).is_whole
+    whole = held.kept_bytes
+    monkeypatch.setattr(stretches, "STRETCH_BYTES", whole // 2)
+    held._forget_unused()
+    assert 0 < held.kept_bytes <= whole // 2 + 1000
+    assert (await collected(bench, returning(bench), 5)).is_whole, "it is read again"
     await bench.close()

@@ -111,7 +111,8 @@ class OutputGate:
 
         Args:
             connection: on which.
-            is_numbered: something of it was numbered in this turn of the loop, which the next frame tells of.
+            is_numbered: something of it was numbered in this turn of the loop, which the last frame tells of, or the
+                next one if there is one to come.
 
         Returns:
             What it has to wait for; None if it may leave.
@@ -127,7 +128,12 @@ class OutputGate:
             connection.waits = True
         if log is None or tap is None or tap.must_rewrite:
             return _Held(0, 0, self._clock.monotonic(), b"")
-        need = log.sequence + 1 if is_numbered or tap.is_queued else tap.written
+        if tap.is_queued:
+            need = log.sequence + 1
+        elif is_numbered:
+            need = log.sequence + log.has_news
+        else:
+            need = tap.written
         return None if need <= log.acknowledged else _Held(log.number, need, self._clock.monotonic(), b"")
 
     def hold(self, connection: GatedConnection) -> None:

@@ -112,7 +112,6 @@ class MirrorSource:
         links.on_change(self._link_changed)
         links.on_record(MIRRORED, self._taken_in)
         sessions.observer = self
-        sessions.flusher.recorder = self
         self._delivery.tell_of_places(self._moved)
         watch = context.metrics.watch
         watch(catalogue.MIRROR_SESSIONS, lambda: self.counts()[0], label="true")
@@ -210,6 +209,10 @@ class MirrorSource:
         if self._log is not None:
             self._log.sent_together(run, sessions, others)
 
+    def before_writing(self) -> None:
+        """See ``DeliveryRecorder``: whatever a client is shown has been written to the backup before."""
+        self._write_news()
+
     def _moved(self, session: Session) -> None:
         tap = None if self._log is None else self._log.tap(session)
         if tap is not None:
@@ -267,6 +270,7 @@ class MirrorSource:
         self._filled_in = None
         self._whole = False
         self._refused.clear()
+        self._sessions.flusher.recorder = self
         log = self._log = MirrorLog(
             self._number,
             epoch_of=_epoch_of,
@@ -305,6 +309,7 @@ class MirrorSource:
     def _give_up_log(self) -> None:
         if self._log is not None:
             self._ended, self._log = self._log, None
+            self._sessions.flusher.recorder = None
         self._backup = None
         self._whole = False
         self._unfilled = 0
@@ -342,7 +347,7 @@ class MirrorSource:
     # --- Frames -------------------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        asyncio.get_running_loop().call_soon(self._write)
+        asyncio.get_running_loop().call_soon(self._write_news)
 
     def _wake_later(self) -> None:
         self._write_after(ACKNOWLEDGED_LATER)
@@ -354,6 +359,11 @@ class MirrorSource:
     def _write_now(self) -> None:
         self._timer = None
         self._write()
+
+    def _write_news(self) -> None:
+        """Send what has changed, if that was not done since."""
+        if self._log is not None and self._log.has_news:
+            self._write()
 
     def _write(self) -> None:
         """Send all that has changed in one frame."""

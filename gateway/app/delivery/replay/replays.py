@@ -34,9 +34,10 @@ from gateway.core.types import EventId, TopicPath
 from gateway.core.wire.codes import NotReplayed
 from gateway.ports import GridUnavailable, StreamPosition
 
-PATIENCE: Final = 1.0
+PATIENCE: Final = 2.0
 """Seconds that a returning session waits until this node has a copy of its partitions, as new as what its client may
-have seen: some reads of the grid. It has no welcome meanwhile; clients wait five seconds for one."""
+have seen: some reads of the grid, and on a machine that a storm keeps busy some turns of the loop besides. It has no
+welcome meanwhile; clients wait five seconds for one, and a copy is waited for two of them at most."""
 
 READ_ON: Final = 3
 """Times that what came while something was found is read again, because the tail brought so much that it is not at hand
