@@ -157,6 +157,13 @@ class OutputGate:
             del self._undecided[connection]
             self._release(connection)
 
+    def nothing_written(self) -> None:
+        """What had happened came to nothing that the backup had to be told: nobody waits for a frame of it."""
+        log = self._source.log
+        if log is not None:
+            for connection in self._by_need.pop(log.sequence + 1, ()):
+                self._release(connection)
+
     def close(self) -> None:
         """Stop the timer."""
         if self._timer is not None:
@@ -186,7 +193,10 @@ class OutputGate:
         if log is None or tap is None or tap.must_rewrite:
             return None
         held = connection.held[0]
-        return max(tap.whole_in, held.need if held.log == log.number else tap.written)
+        need = held.need if held.log == log.number else tap.written
+        if need > log.sequence and not (log.has_news or tap.is_queued):
+            need = log.sequence  # what it was to wait for came to nothing, so there is no such frame
+        return max(tap.whole_in, need)
 
     def _line_up(self, connection: GatedConnection) -> None:
         need = self._need_of(connection)

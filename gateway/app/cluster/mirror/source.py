@@ -388,6 +388,8 @@ class MirrorSource:
                 self._not_before = now + ANEW_PAUSE
                 self._give_up("it takes in less than it is sent")
                 return
+        elif self._gate is not None:
+            self._gate.nothing_written()
         if log.waiting:
             self._write_after(FILL_PAUSE)
 
