@@ -168,6 +168,8 @@ from gateway.ports.presence import (
     Leave,
     MemberPage,
     PresenceStore,
+    TellMembers,
+    Untold,
 )
 from gateway.ports.process import MemoryUse, ProcessMemory, ServiceManager
 from gateway.ports.queues import (
@@ -509,6 +511,7 @@ __all__ = [
     "TakenQuestion",
     "Takeover",
     "TakeoverProgress",
+    "TellMembers",
     "TokenClaims",
     "TokenRefused",
     "TokenSigner",
@@ -523,6 +526,7 @@ __all__ = [
     "TransactionRefused",
     "TransactionStore",
     "Unblocked",
+    "Untold",
     "Up",
     "VerificationPool",
     "VerificationRefused",

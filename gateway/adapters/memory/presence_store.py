@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.core.types import SessionId, TopicPath
-from gateway.ports import Enter, Entered, Fenced, Leave, MemberPage
+from gateway.ports import Enter, Entered, Fenced, Leave, MemberPage, TellMembers, Untold
 
 
 class MemoryPresenceStore:
@@ -22,6 +22,18 @@ class MemoryPresenceStore:
     async def leave(self, leaves: Sequence[Leave]) -> list[bool | Fenced]:
         """See the port."""
         return await self._connection.run(lambda grid, now: [grid.leave_tree(each, now) for each in leaves])
+
+    async def watch(self, partitions: Sequence[int], *, duration: float) -> list[Untold]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.presence.watch(partitions, duration, now))
+
+    async def tell_members(self, tell: TellMembers) -> str | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.presence.tell_members(tell, grid.generation, now))
+
+    async def all_told(self, untold: Untold) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.presence.all_told(untold))
 
     async def tell_due(self, partitions: Sequence[int], *, limit: int) -> int:
         """See the port."""

@@ -21,6 +21,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.delivery.presence_watch import PresenceWatch
 from gateway.app.delivery.replicas import Replicas
 from gateway.core.topics.selectors import Selector, matches, partitions
 from gateway.core.topics.sorted_topics import SortedTopics, span
@@ -135,9 +136,11 @@ class ValuePages:
     Args:
         context: of the node.
         replicas: the node's copies of partitions.
+        presence: has told who has subscribed to trees.
     """
 
-    def __init__(self, context: Context, replicas: Replicas) -> None:
+    def __init__(self, context: Context, replicas: Replicas, presence: PresenceWatch) -> None:
+        self._presence = presence
         self._grid = context.grid
         self._most = context.parameters.pages
         self._depth = context.parameters.topic_depth
@@ -168,6 +171,7 @@ class ValuePages:
             GridUnavailable: nobody can tell now.
             NotReadYet: the same soon.
         """
+        await self._presence.watch(self._presence.partitions(selectors))
         wild = [each for each in selectors if not each.literal]
         literal = [TopicPath(each.text) for each in selectors if each.literal]
         needed = {each: partitions(each, self._depth) for each in wild}
