@@ -201,6 +201,13 @@ class PresenceStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def counts(self, trees: Sequence[TopicPath]) -> list[int]:
+        """Tell how many members trees have, whether or not somebody watches.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
         """Take sessions out of a tree of which the grid holds nothing else any more, as it has gone back.
 

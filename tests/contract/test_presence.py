@@ -126,6 +126,7 @@ async def test_members_are_counted_each_once(harness: Harness) -> None:
     assert await settled(harness, grid) == (2, 2)
     assert await listed(grid, alice, bob) == ["alice", "bob"]
     assert await members(grid) == {alice.id, bob.id}
+    assert await grid.presence.counts([ROOM, OTHER]) == [2, 0]
     assert await grid.presence.trees(PARTITION) == [ROOM]
 
     assert await leave(grid, alice) is True
@@ -311,6 +312,7 @@ async def test_nothing_is_told_while_nobody_watches_and_all_of_it_then(harness: 
     assert await leave(grid, records[6]) is True
     assert await grid.topics.position(PARTITION) == before
     assert await members(grid) == {each.id for each in records[:6]}
+    assert await grid.presence.counts([ROOM]) == [6]
 
     assert await watch(other) > 0
     assert await count(grid) == (6, 6)

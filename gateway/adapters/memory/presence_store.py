@@ -51,6 +51,10 @@ class MemoryPresenceStore:
         page = sorted(each for each in found if step is None or each > step)
         return MemberPage(page[:count], page[count - 1] if len(page) > count else None)
 
+    async def counts(self, trees: Sequence[TopicPath]) -> list[int]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: [len(grid.presence.members(each)) for each in trees])
+
     async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
         """See the port."""
         return await self._connection.run(

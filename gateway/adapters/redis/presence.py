@@ -176,6 +176,12 @@ class RedisPresence:
         sessions = [SessionId(name.decode(errors="replace")) for name in found[::2]]
         return MemberPage(sessions, None if cursor == b"0" else cursor.decode())
 
+    async def counts(self, trees: Sequence[TopicPath]) -> list[int]:
+        """See ``PresenceStore.counts``."""
+        return await self._batcher.call_all(
+            [("HLEN", self._keys.present(self._partition(each), each)) for each in trees]
+        )
+
     async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
         """See ``PresenceStore.discard``."""
         partition, mark = self._partition(tree), PRESENCE_MARK + tree
