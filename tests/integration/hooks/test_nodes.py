@@ -87,7 +87,7 @@ async def test_a_hook_for_some_principals_and_topics_gets_nothing_of_others(
         settings = {"journal_principals": PrincipalNames.HASHED, "journal_principals_key_file": key}
         name = hashed_with(key.read_text("utf-8").encode())("alice")
     async with HookReceiver() as other:
-        filters = f'principals = ["{name}", "nobody-*"]\nselectors = ["prices/**"]\n'
+        filters = f'principals = ["{name}", "{name[:5]}nobody"]\nselectors = ["prices/**"]\n'
         file.write_text(receiver.section(tmp_path) + filters + other.section(tmp_path, name="all"), "utf-8")
         async with running_node(journal=True, hooks=file, **settings) as node:
             await delivering(node)
