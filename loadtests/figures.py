@@ -132,7 +132,9 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "receive_p99_ms": Figure("ms", "from when a message was due to when a consumer had it: the p99"),
     "settle_p99_ms": Figure("ms", "from when a message was settled to when that was confirmed: the p99"),
     "read_p99_ms": Figure("ms", "from when a page of a history was asked for to when it was there: the p99"),
-    "call_p99_ms": Figure("ms", "from when a publish, a send or a page of values by HTTP was due to when it was answered: the p99"),
+    "call_p99_ms": Figure(
+        "ms", "from when a publish, a send or a page of values by HTTP was due to when it was answered: the p99"
+    ),
     "request_p99_ms": Figure("ms", "from when a request of a handler was due to when its answer was there: the p99"),
     "failure_ratio": Figure("", "failed requests of all requests, whatever their name"),
     "throughput_share": Figure("", "updates received, of those planned for the subscribed time"),
