@@ -84,9 +84,11 @@ class Watcher:
         return Counter(event.member.principal for _, event in self.moves if event.kind == kind and event.member)
 
     def sees(self, sessions: set[str]) -> bool:
-        """Tell whether exactly these are there, and counted."""
+        """Tell whether exactly these are there, and counted, and the events of that were read."""
         presence = self.presence
-        return presence.members.keys() == sessions and presence.count == presence.listed == len(sessions)
+        is_known = presence.members.keys() == sessions and presence.count == presence.listed == len(sessions)
+        # What is known may be ahead of the events.
+        return is_known and self.of("joined").total() - self.of("left").total() == len(sessions)
 
     def close(self) -> None:
         """Watch no more."""

@@ -68,11 +68,22 @@ class Watcher:
     def principals(self) -> list[str]:
         return sorted(each.principal for each in self.presence.members.values())
 
+    @property
+    def heard(self) -> list[str]:
+        """Who is there by the events that were read: what is known may be ahead of them."""
+        there: dict[str, str] = {}
+        for event in self.events:
+            if event.member is not None:
+                there[event.member.session_id] = event.member.principal
+                if event.kind == "left":
+                    del there[event.member.session_id]
+        return sorted(there.values())
+
     async def sees(self, *principals: str) -> None:
-        """Wait until exactly these are there, and counted."""
+        """Wait until exactly these are there, and counted, and the events of that were read."""
 
         def are_there() -> bool:
-            return self.principals == sorted(principals) and self.presence.count == len(principals)
+            return self.principals == self.heard == sorted(principals) and self.presence.count == len(principals)
 
         await eventually(are_there, message=f"{principals} are there, of {self.principals}")
 
