@@ -1,8 +1,9 @@
-"""Who publishes and sends by HTTP, without a session, and repeats each call with its key until it is answered (P5).
+"""Who publishes, sends and reads by HTTP, without a session, and repeats each call until it is answered (P5).
 
-What they publish is among what subscribers and readers check, and what they send among what consumers check: a call
-that was executed twice, or not at all, is a sequence that is broken or a message that is missing. What is answered is
-checked here.
+Publishes and sends have a key, by which a call that is repeated is not executed again. What they publish is among what
+subscribers and readers check, and what they send among what consumers check: a call that was executed twice, or not at
+all, is a sequence that is broken or a message that is missing. What is answered is checked here: values come in the
+order of their topics, each once, and whoever reads finds what it was confirmed before, whichever node it asks (P6).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import time
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import orjson
 from locust import User, task
@@ -23,7 +24,7 @@ from locust.runners import LocalRunner, WorkerRunner
 
 from loadtests.cluster import QUEUE
 from loadtests.credentials import principal, secret
-from loadtests.figures import CALL_PUBLISH, CALL_SEND
+from loadtests.figures import CALL_PUBLISH, CALL_READ, CALL_SEND
 from loadtests.greenlets import sleep
 from loadtests.pacing import Pacing
 from loadtests.payload import Sample, encode, wall_clock
@@ -38,7 +39,13 @@ AGAIN_SECONDS: Final = 0.2
 TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
 """Statuses after which the same call is made again."""
 
-PATHS: Final[Mapping[str, str]] = {CALL_PUBLISH: "/v1/publish", CALL_SEND: "/v1/send"}
+PATHS: Final[Mapping[str, str]] = {CALL_PUBLISH: "/v1/publish", CALL_SEND: "/v1/send", CALL_READ: "/v1/values"}
+
+READ_EVERY: Final = 4
+"""Publishes after which all that back ends and publishers have published is read, page by page."""
+
+PAGE: Final = 20
+"""Values in a page; few, so that there are several."""
 
 
 class CallFailed(Exception):
@@ -46,7 +53,7 @@ class CallFailed(Exception):
 
 
 class CallerUser(User):
-    """A back end that publishes to a topic of its own and sends to the queue, in turns, on an absolute schedule."""
+    """A back end that publishes to a topic of its own, sends to the queue and reads, on an absolute schedule."""
 
     fixed_count = 1
     rate = 2.0
@@ -80,6 +87,8 @@ class CallerUser(User):
                 for sequence, due in enumerate(pacing.due(wall_clock()), first):
                     self._publish(source, sequence, due)
                     self._send(source, sequence, due)
+                    if sequence % READ_EVERY == 0:
+                        self._read()
         finally:
             watching.finish(time.monotonic())
             self._hang_up()
@@ -109,15 +118,40 @@ class CallerUser(User):
         if told.get("queue") != QUEUE or not isinstance(told.get("message"), int):
             self.recorder.violated(f"a call that sent to {QUEUE} was answered {json.dumps(told)}")
 
+    def _read(self) -> None:
+        """Read all values, page by page."""
+        own, known = f"load/{self._name}", self._version
+        query: dict[str, object] = {"selector": "load/*", "limit": PAGE}
+        last, seen = "", 0
+        while True:
+            told = self._ask_until_answered(CALL_READ, b"", self._headers, wall_clock(), query=urlencode(query))
+            if told is None:
+                return
+            for each in told["values"]:
+                if each["topic"] <= last:
+                    self.recorder.violated(f"of the values {each['topic']} came behind {last}")
+                last = each["topic"]
+                seen = each["version"] if last == own else seen
+            if told.get("cursor") is None:
+                break
+            query["cursor"] = told["cursor"]
+        if seen < known:
+            self.recorder.violated(f"{own} was read with version {seen}, and {known} was confirmed before")
+
     def _call(self, name: str, key: str, content: object, due: float) -> dict[str, Any] | None:
-        """Make a call until it is answered; returns the answer, or None if the test ends meanwhile."""
-        body = orjson.dumps(content)
+        """Make a call with a key until it is answered; returns the answer, or None if the test ends meanwhile."""
         headers = {**self._headers, "Idempotency-Key": key}
+        return self._ask_until_answered(name, orjson.dumps(content), headers, due)
+
+    def _ask_until_answered(
+        self, name: str, body: bytes, headers: Mapping[str, str], due: float, *, query: str = ""
+    ) -> dict[str, Any] | None:
+        """Make a call until it is answered; returns the answer, or None if the test ends meanwhile."""
         for attempt in itertools.count():
             if self.recorder.stopping and attempt:
                 return None
             try:
-                status, answer, wait = self._ask(PATHS[name], body, headers)
+                status, answer, wait = self._ask(f"{PATHS[name]}?{query}" if query else PATHS[name], body, headers)
             except (OSError, http.client.HTTPException):
                 self._hang_up()
                 sleep(AGAIN_SECONDS)
@@ -139,7 +173,7 @@ class CallerUser(User):
             secure = self._url.scheme in {"wss", "https"}
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
             self._connection = kind(self._url.netloc, timeout=CALL_SECONDS)
-        self._connection.request("POST", path, body, dict(headers))
+        self._connection.request("POST" if body else "GET", path, body or None, dict(headers))
         answer = self._connection.getresponse()
         content = answer.read()
         return answer.status, content, float(answer.headers.get("Retry-After", AGAIN_SECONDS))

@@ -22,6 +22,7 @@ READ: Final = "read history"
 ASK: Final = "ask"
 CALL_PUBLISH: Final = "call publish"
 CALL_SEND: Final = "call send"
+CALL_READ: Final = "call values"
 RESUME_PREFIX: Final = "resume "
 """Begins the names of recoveries; the outcome follows."""
 
@@ -131,7 +132,9 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "receive_p99_ms": Figure("ms", "from when a message was due to when a consumer had it: the p99"),
     "settle_p99_ms": Figure("ms", "from when a message was settled to when that was confirmed: the p99"),
     "read_p99_ms": Figure("ms", "from when a page of a history was asked for to when it was there: the p99"),
-    "call_p99_ms": Figure("ms", "from when a publish or a send by HTTP was due to when it was answered: the p99"),
+    "call_p99_ms": Figure(
+        "ms", "from when a publish, a send or a page of values by HTTP was due to when it was answered: the p99"
+    ),
     "request_p99_ms": Figure("ms", "from when a request of a handler was due to when its answer was there: the p99"),
     "failure_ratio": Figure("", "failed requests of all requests, whatever their name"),
     "throughput_share": Figure("", "updates received, of those planned for the subscribed time"),
@@ -191,9 +194,9 @@ def figures(measured: Measured) -> dict[str, float | None]:
         "receive_p99_ms": receive.quantile(_TAIL),
         "settle_p99_ms": requests.get(SETTLE, Requests()).quantile(_TAIL),
         "read_p99_ms": requests.get(READ, Requests()).quantile(_TAIL),
-        "call_p99_ms": Requests.together(requests.get(each, Requests()) for each in (CALL_PUBLISH, CALL_SEND)).quantile(
-            _TAIL
-        ),
+        "call_p99_ms": Requests.together(
+            requests.get(each, Requests()) for each in (CALL_PUBLISH, CALL_SEND, CALL_READ)
+        ).quantile(_TAIL),
         "request_p99_ms": requests.get(ASK, Requests()).quantile(_TAIL),
         "failure_ratio": _share(everything.failures, everything.count),
         "throughput_share": _share(tally.updates, tally.subscribed_seconds * measured.publishers * measured.rate),

@@ -344,7 +344,7 @@ class Node:
             ),
             sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
             topics=ClusterTopics(context, self._store, self.sessions),
-            destinations=ClusterDestinations(self.destinations),
+            destinations=ClusterDestinations(context, self.destinations),
             zones=ClusterZones(context, self.zones.knowledge, self.linked_clusters),
             hooks=ClusterHooks(context.grid.hooks),
             durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),

@@ -61,6 +61,7 @@ from gateway.core.types import Incarnation, NodeId, NodeRef
 from gateway.ports import NO_TRACER, EventLog
 from gateway.settings import SETTINGS, AnonymousUsers, HostPort, Settings, advertised_urls, client_interfaces, ways_of
 from gateway.settings.exposure import in_clear_text
+from gateway.settings.hooks import reader_of
 from lb.agent import AgentServer, AgentState
 
 INCARNATION_BYTES: Final = 6
@@ -165,8 +166,7 @@ class Gateway:
             admin_tokens=self._admin_tokens,
             policy=settings.policy,
             destinations=settings.destinations,
-            hooks=settings.hooks,
-            dev=settings.dev,
+            hooks=reader_of(settings),
             log=self.log,
         )
         self._clients = WebSocketServer(

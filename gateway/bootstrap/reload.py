@@ -18,7 +18,7 @@ from gateway.catalogue import log_events as events
 from gateway.core.hooks.hook import Hook
 from gateway.ports import EventLog, TooManyDestinations
 from gateway.settings.errors import ConfigurationError
-from gateway.settings.hooks import read_hooks
+from gateway.settings.hooks import HookReader
 
 
 class FileReloader:
@@ -32,8 +32,7 @@ class FileReloader:
         admin_tokens: of administrators, if there are any.
         policy: the file that says who may do what, if there is one.
         destinations: the file that says what paths are, if there is one.
-        hooks: the file that says who gets events by HTTP, if there is one.
-        dev: allow http to any receiver.
+        hooks: reads the file that says who gets events by HTTP, if there is one.
         log: told what was read, and what was not.
 
     Raises:
@@ -51,8 +50,7 @@ class FileReloader:
         admin_tokens: AdminTokens | None,
         policy: Path | None,
         destinations: Path | None,
-        hooks: Path | None,
-        dev: bool,
+        hooks: HookReader | None,
         log: EventLog,
     ) -> None:
         self._node = node
@@ -64,10 +62,10 @@ class FileReloader:
         if destinations is not None:
             read_destinations(destinations)
         self._destinations = destinations
-        self._hooks, self._dev = hooks, dev
+        self._hooks = hooks
         self._log = log
         if hooks is not None:
-            self._apply_hooks(read_hooks(hooks, dev=dev))
+            self._apply_hooks(hooks())
         self._policy_reader = asyncio.Lock()
         self._destination_reader = asyncio.Lock()
         self._hook_reader = asyncio.Lock()
@@ -132,11 +130,11 @@ class FileReloader:
                 self._node.enforcement.review()
             self.tell_undefined_roles()
 
-    async def _reload_hooks(self, file: Path) -> None:
+    async def _reload_hooks(self, read: HookReader) -> None:
         """Read the hooks again, in a thread as the policy."""
         async with self._hook_reader:  # the file that is read last is the one in force at the end
             try:
-                hooks = await asyncio.to_thread(read_hooks, file, dev=self._dev)
+                hooks = await asyncio.to_thread(read.__call__)
             except ConfigurationError as error:
                 self._log.emit(hook_log_events.HOOKS_KEPT, error=str(error))
             else:

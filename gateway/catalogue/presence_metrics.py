@@ -7,8 +7,9 @@ from gateway.catalogue.metric import Kind, Metric
 PRESENCE_CHANGES = Metric(
     "gateway_presence_changes_total",
     Kind.COUNTER,
-    "Sessions of this node that became members of a tree of topics with presence (joined, or unlisted for those beyond "
-    "the bound, who are counted only) or are it no more (left; whose sessions ended are not counted here).",
+    "Sessions of this node that became members of a tree of topics with presence (joined, or unlisted for those who "
+    "are counted only, as they are beyond the bound or nobody watches) or are it no more (left; whose sessions ended "
+    "are not counted here).",
     label="change",
     values=("joined", "unlisted", "left"),
 )

@@ -27,7 +27,7 @@ from gateway.catalogue.log_event import Level
 from gateway.cli.authorisation import policy_of
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
 from gateway.settings import GROUPS, SETTINGS, ConfigurationError, Loaded, Problem, Settings
-from gateway.settings.hooks import read_hooks
+from gateway.settings.hooks import reader_of
 
 if TYPE_CHECKING:
     from gateway.adapters.admin import AdminTokens
@@ -47,7 +47,8 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     authentication = _check_authentication(loaded)
     policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
     destinations = None if loaded.settings.destinations is None else _destinations_of(loaded.settings.destinations)
-    hooks = None if loaded.settings.hooks is None else read_hooks(loaded.settings.hooks, dev=loaded.settings.dev)
+    read_hooks = reader_of(loaded.settings)
+    hooks = None if read_hooks is None else read_hooks()
     administrators = _check_administrators(loaded)
     undefined = _undefined_roles(administrators, policy)
     links = _check_links(loaded)

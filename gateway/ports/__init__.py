@@ -168,6 +168,8 @@ from gateway.ports.presence import (
     Leave,
     MemberPage,
     PresenceStore,
+    TellMembers,
+    Untold,
 )
 from gateway.ports.process import MemoryUse, ProcessMemory, ServiceManager
 from gateway.ports.queues import (
@@ -511,6 +513,7 @@ __all__ = [
     "TakenQuestion",
     "Takeover",
     "TakeoverProgress",
+    "TellMembers",
     "TokenClaims",
     "TokenRefused",
     "TokenSigner",
@@ -525,6 +528,7 @@ __all__ = [
     "TransactionRefused",
     "TransactionStore",
     "Unblocked",
+    "Untold",
     "Up",
     "VerificationPool",
     "VerificationRefused",

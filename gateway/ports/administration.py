@@ -22,7 +22,7 @@ from gateway.ports.administration_basics import (
     Page,
     Refused,
 )
-from gateway.ports.destination_administration import DestinationAdministration, DestinationView
+from gateway.ports.destination_administration import DestinationAdministration, DestinationView, TreeView
 from gateway.ports.durable_administration import DurableAdministration
 from gateway.ports.hook_administration import HookAdministration
 from gateway.ports.queue_administration import QueueAdministration
@@ -55,6 +55,7 @@ __all__ = [
     "TopicAdministration",
     "TopicView",
     "TopicWritten",
+    "TreeView",
 ]
 
 

@@ -29,6 +29,18 @@ class DestinationView(NamedTuple):
     in_force: bool
 
 
+class TreeView(NamedTuple):
+    """A tree of topics with presence.
+
+    Attributes:
+        tree: its path.
+        members: how many there are.
+    """
+
+    tree: str
+    members: int
+
+
 class DestinationAdministration(Protocol):
     """What paths are: values, topics with history."""
 
@@ -45,6 +57,15 @@ class DestinationAdministration(Protocol):
         Raises:
             BadParameter: it is no selector.
             NotThere: nobody says anything, so that a path is a plain value.
+        """
+
+    async def trees(self, selector: str, *, cursor: str | None, limit: int) -> Page[TreeView]:
+        """List the trees that a destination with presence marks, and that have members now. Nobody is told of anything.
+
+        Raises:
+            BadParameter: it is no selector, or the cursor cannot be read.
+            NotThere: nobody says anything of this very selector, or it has no presence.
+            GridUnavailable: to be tried again.
         """
 
     async def set(self, selector: str, kind: str, limits: Mapping[str, object]) -> DestinationView:

@@ -55,11 +55,43 @@ class Entered(NamedTuple):
 
     Attributes:
         joined: it was no member before.
-        listed: there is a topic of it.
+        listed: there is a topic of it; never of one that comes while nobody watches.
     """
 
     joined: bool
     listed: bool
+
+
+class TellMembers(NamedTuple):
+    """Members of a tree who came while nobody watched are to be told of.
+
+    Attributes:
+        tree: path of the tree.
+        step: where to go on, as the step before said; None to begin.
+        most_listed: as of ``Enter``.
+        most_topics: likewise.
+        most_bytes: likewise.
+        at_once: members to look at, about.
+    """
+
+    tree: TopicPath
+    step: str | None
+    most_listed: int
+    most_topics: int
+    most_bytes: int
+    at_once: int
+
+
+class Untold(NamedTuple):
+    """A topic partition in which not all is told that is to be.
+
+    Attributes:
+        partition: which.
+        since: since when somebody watches it, for ``PresenceStore.all_told``.
+    """
+
+    partition: int
+    since: str
 
 
 class MemberPage(NamedTuple):
@@ -80,6 +112,11 @@ class PresenceStore(Protocol):
     A member is there until it leaves or its session ends (``SessionStore.end`` and ``expire``), whatever becomes of its
     node. Members of a tree, their number, and the topics that tell of them change in one atomic step; the topic with
     the number follows within ``COUNTS_APART`` if it was told a moment ago.
+
+    While nobody watches a topic partition, only who is a member is kept: nothing new is told there, and a count that
+    has become wrong is removed. Whoever wants to know says so (``watch``), and has told what is missing
+    (``tell_members`` of each of ``trees``, then ``all_told``). So what is told is always right, and it is complete once
+    that is done.
 
     The topic partition in which a tree is (``count_topic`` tells it) has to be among those that the session's record
     names (``publish_partitions``) before it enters, as the end of the session looks there alone.
@@ -106,6 +143,35 @@ class PresenceStore(Protocol):
             GridUnavailable: see the module; some may have been done.
         """
 
+    async def watch(self, partitions: Sequence[int], *, duration: float) -> list[Untold]:
+        """Say that somebody watches trees of partitions, for so many seconds from now; works also in a full grid.
+
+        Returns:
+            Those of which not all is told, as nobody watched them before, or whoever did has not got to the end.
+
+        Raises:
+            GridUnavailable: see the module; some may be watched.
+        """
+
+    async def tell_members(self, tell: TellMembers) -> str | None:
+        """Tell of some members of a tree who came while nobody watched, and at last of their number.
+
+        In a full grid their number alone is told.
+
+        Returns:
+            Where to go on; None if that was all.
+
+        Raises:
+            GridUnavailable: see the module; some may have been told.
+        """
+
+    async def all_told(self, untold: Untold) -> None:
+        """Say that all trees of a partition have been told of, unless nobody watched it meanwhile.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def tell_due(self, partitions: Sequence[int], *, limit: int) -> int:
         """Tell the counts of trees that are due, of so many of each partition.
 
@@ -130,6 +196,13 @@ class PresenceStore(Protocol):
             tree: its path.
             step: where to begin, as the page before said; None for the first.
             count: how many, about.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def counts(self, trees: Sequence[TopicPath]) -> list[int]:
+        """Tell how many members trees have, whether or not somebody watches.
 
         Raises:
             GridUnavailable: see the module.

@@ -183,11 +183,13 @@ class Ended:
         session: its id.
         owner: the last owner.
         epoch: of its claim.
+        principal: whose it was.
     """
 
     session: SessionId
     owner: NodeRef
     epoch: Epoch
+    principal: str = ""
 
 
 _KINDS: Final[Mapping[ErrorCode, EndKind]] = {

@@ -19,19 +19,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from gateway.core.hooks.hook import MOST_HOOKS, Hook, HookName, events_of
+from gateway.core.hooks.hook import ANY, MOST_FILTERS, MOST_HOOKS, Hook, HookName, events_of
 from gateway.core.hooks.signing import PREFIX, read_secret
 from gateway.core.journal import EVENT_TYPES
+from gateway.core.journal.events import SESSION_SELECTIONS_CHANGED
+from gateway.core.journal.fields import HASHED
+from gateway.core.topics.selectors import parse_selector
 from gateway.core.visible import visible
+from gateway.core.wire.errors import RequestRefused
 from gateway.settings.authenticators.files import Address, check_address
 from gateway.settings.declaration import declared_in, optional, setting
 from gateway.settings.errors import ConfigurationError, Problem, Unfit
 from gateway.settings.kinds import Kind, Several, Word, text_of
 from gateway.settings.layers import read_toml
+from gateway.settings.model import Settings
 from gateway.settings.places import File
 from gateway.settings.quantities import Bytes, Seconds, Whole
+from gateway.settings.values import PrincipalNames
 
 TABLE: Final = "hook"
 """Name of the sections."""
@@ -60,6 +66,65 @@ class Events(Kind[str]):
         return text
 
 
+class HookReader(NamedTuple):
+    """Reads the file of hooks as the other settings of a node have it.
+
+    Attributes:
+        file: of hooks.
+        dev: allow http to any host.
+        hashed: whether the journal has hashes in the place of principals.
+    """
+
+    file: Path
+    dev: bool = False
+    hashed: bool = False
+
+    def __call__(self) -> tuple[Hook, ...]:
+        """Read it; raises as ``read_hooks``."""
+        return read_hooks(self.file, dev=self.dev, hashed=self.hashed)
+
+
+def reader_of(settings: Settings) -> HookReader | None:
+    """Tell how a node with these settings reads its file of hooks; None if it has none."""
+    if settings.hooks is None:
+        return None
+    return HookReader(settings.hooks, settings.dev, settings.journal_principals is PrincipalNames.HASHED)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Kind[str]):
+    """A principal, or the beginning of several."""
+
+    @property
+    def accepts(self) -> str:
+        """See ``Kind``."""
+        return 'a principal such as alice, or a beginning such as "team-*"'
+
+    def read(self, raw: object) -> str:
+        """See ``Kind``."""
+        text = text_of(raw)
+        if not text or ANY in text[:-1]:
+            raise Unfit(f"has a {ANY} in another place than the end" if text else "is empty")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Topics(Kind[str]):
+    """A selector."""
+
+    @property
+    def accepts(self) -> str:
+        """See ``Kind``."""
+        return 'a selector such as "orders/**"'
+
+    def read(self, raw: object) -> str:
+        """See ``Kind``."""
+        try:
+            return parse_selector(text_of(raw)).text
+        except RequestRefused as refused:
+            raise Unfit(f"is no selector: {refused}") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class HookSettings:
     """One section `[[hook]]`."""
@@ -84,6 +149,23 @@ class HookSettings:
         "is told in any case.",
         reason="There is no default.",
         absent="refuse to start",
+    )
+    principals: tuple[str, ...] = setting(
+        Several(Filter(), "principals"),
+        (),
+        'Of events about sessions, it gets only those of these principals; `"team-*"` are all that begin so. They are '
+        "compared with what the journal says, which is a hash if `journal_principals` says so. Events that tell no "
+        "principal are left out.",
+        reason="A receiver gets everybody's events, unless it is for some.",
+        absent="everybody's",
+    )
+    selectors: tuple[str, ...] = setting(
+        Several(Topics(), "selectors"),
+        (),
+        "Of `session_selections_changed`, it gets only changes of selectors that select a topic which one of these "
+        "matches, too.",
+        reason="A receiver gets all changes, unless it is for some topics.",
+        absent="all changes",
     )
     secret_file: Path | None = optional(
         File(),
@@ -129,12 +211,13 @@ class HookSettings:
     )
 
 
-def read_hooks(file: Path, *, dev: bool = False) -> tuple[Hook, ...]:
+def read_hooks(file: Path, *, dev: bool = False, hashed: bool = False) -> tuple[Hook, ...]:
     """Read the file of hooks, and their secrets; blocks while it reads.
 
     Args:
         file: to read; relative paths in it are relative to where it is.
         dev: allow http to any host.
+        hashed: whether the journal has hashes in the place of principals.
 
     Raises:
         ConfigurationError: with everything that is wrong; no message repeats a secret.
@@ -161,7 +244,7 @@ def read_hooks(file: Path, *, dev: bool = False) -> tuple[Hook, ...]:
     for number, table in enumerate(tables, start=1):
         place = f"{file}: {TABLE} {visible(str(table.get('name', number)))[:40]}"
         settings, wrong = _read_table(place, file.parent, table)
-        wrong += [] if settings is None else _check(place, settings, dev=dev)
+        wrong += [] if settings is None else _check(place, settings, dev=dev, hashed=hashed)
         if settings is None or wrong:
             problems += wrong
             continue
@@ -193,7 +276,7 @@ def _read_table(place: str, folder: Path, table: Mapping[str, object]) -> tuple[
     return (None if problems else HookSettings(**values)), problems
 
 
-def _check(place: str, settings: HookSettings, *, dev: bool) -> list[Problem]:
+def _check(place: str, settings: HookSettings, *, dev: bool, hashed: bool) -> list[Problem]:
     given = {
         "name": (settings.name, "a name"),
         "url": (settings.url, Address().accepts),
@@ -206,6 +289,41 @@ def _check(place: str, settings: HookSettings, *, dev: bool) -> list[Problem]:
     problems += check_address(Path(place), "url", settings.url, dev=dev)
     if settings.ca_file is not None and not settings.ca_file.is_file():
         problems.append(Problem(f"{place}: ca_file", f"there is no file {settings.ca_file}", "name a file in PEM"))
+    return problems + _check_filters(place, settings, hashed=hashed)
+
+
+def _check_filters(place: str, settings: HookSettings, *, hashed: bool) -> list[Problem]:
+    problems: list[Problem] = []
+    wanted = events_of(settings.events)
+    for key, given in (("principals", settings.principals), ("selectors", settings.selectors)):
+        if len(given) > MOST_FILTERS:
+            problems.append(
+                Problem(f"{place}: {key}", f"there are {len(given)}, and {MOST_FILTERS} at most", "name less")
+            )
+    if settings.principals:
+        # A pattern may name more than has a principal; who names such a type waits for it in vain.
+        problems += [
+            Problem(f"{place}: events", f"{each} never tells a principal, so that it is never sent", "leave it out")
+            for each in settings.events
+            if each in EVENT_TYPES and EVENT_TYPES[each].about_session and "principal" not in EVENT_TYPES[each].fields
+        ]
+        plain = [each for each in settings.principals if not each.startswith(HASHED)]
+        if hashed and plain:
+            problems.append(
+                Problem(
+                    f"{place}: principals",
+                    f"the journal has hashes in the place of principals, and {visible(plain[0])} is none",
+                    f"give what events have as principal, which begins with {HASHED}",
+                )
+            )
+    if settings.selectors and SESSION_SELECTIONS_CHANGED.name not in wanted:
+        problems.append(
+            Problem(
+                f"{place}: selectors",
+                f"it gets no {SESSION_SELECTIONS_CHANGED.name}, which is all that is chosen by them",
+                "add that to events, or leave selectors out",
+            )
+        )
     return problems
 
 
@@ -231,6 +349,8 @@ def _hook(place: str, settings: HookSettings) -> tuple[Hook | None, list[Problem
             wait=settings.wait,
             timeout=settings.timeout,
             ca_file=settings.ca_file,
+            principals=settings.principals,
+            selectors=tuple(map(parse_selector, settings.selectors)),
         ),
         [],
     )

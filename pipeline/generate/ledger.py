@@ -77,6 +77,8 @@ class Ledger:
             return
         population = self._all
         when = population.at[who] if at is None else at
+        if "principal" in kind.fields:
+            told["principal"] = population.principal[who]
         self.told.append(
             rows(
                 kind,

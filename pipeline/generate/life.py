@@ -104,7 +104,6 @@ class Lives:
         self._ledger.tell(
             events.SESSION_OPENED,
             who,
-            principal=population.principal[who],
             client=self._clients[population.kind[who]],
             window_ms=population.window[who] // MILLISECOND,
         )
@@ -309,7 +308,6 @@ class Lives:
         self._ledger.tell(
             events.SESSION_RESUMED,
             who,
-            principal=population.principal[who],
             rung=np.where(reattached, word(Outcome.REATTACHED), word(Outcome.FAILED_OVER)),
             reason=np.where(reattached, NONE, np.where(gap, word(FailoverReason.GAP), word(FailoverReason.OTHER_NODE))),
             replayed=np.where(reattached, NONE, replayed),

@@ -6,11 +6,11 @@ from typing import Final
 
 from gateway.app.journal.buffer import BATCH_BYTES
 from gateway.app.journal.recorder import BUFFER_BYTES, BUFFER_EVENTS
-from gateway.app.journal.session_events import NAMES_TOLD
 from gateway.app.journal.traffic import ROOTS_TOLD
 from gateway.app.journal.writer import GATHER
 from gateway.catalogue.journal_metrics import JOURNAL_DROPPED
 from gateway.core.journal import ENVELOPE, EVENT_TYPES, FIELDS, JOURNAL_PARTITIONS, VERSION, Field
+from gateway.core.journal.events import NAMES_TOLD
 from scripts.reference.markdown import code, page, table
 
 _INTRODUCTION: Final = f"""Version {VERSION} of what nodes write to the grid about sessions and about themselves,

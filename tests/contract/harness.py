@@ -278,7 +278,7 @@ class RedisHarness(Harness):
         *("grid", "renewed", "opened", "values", "sizes", "stream", "removed", "revocations", "revoked", "revisions"),
         *("journal", "journal-state", "logs", "log-marks"),
         *("destinations", "destination-news", "zones", "zone-news", "interest-news", "origins"),
-        *("exchange-state", "exchanges"),
+        *("exchange-state", "exchanges", "watched"),
         "lost",  # goes away by itself
     )
     """Last parts of the names of keys that stay, see ``gateway.adapters.redis.keys``."""

@@ -306,7 +306,8 @@ class Model:
         due = [
             session for session, end in self.ends.items() if end <= self.now and session_partition(session) == partition
         ]
-        ended = frozenset(Ended(session, self.sessions[session].owner, self.sessions[session].epoch) for session in due)
+        found = [self.sessions[session] for session in due]
+        ended = frozenset(Ended(each.id, each.owner, each.epoch, each.principal) for each in found)
         for session in due:
             self._bury(session, ErrorCode.SESSION_EXPIRED)
         return ended

@@ -11,14 +11,26 @@ from gateway.core.destinations.presence import count_topic, member_topic, member
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import SessionId, TopicPath
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import COUNTS_APART, Enter, Entered, Fenced, Grid, Leave, Restored, SessionRecord
+from gateway.ports import (
+    COUNTS_APART,
+    Enter,
+    Entered,
+    Fenced,
+    Grid,
+    Leave,
+    Restored,
+    SessionRecord,
+    TellMembers,
+)
 from tests.contract.examples import DEPTH, claim, expire_all, ownership, session
 from tests.contract.following import Follower
 from tests.contract.harness import LONG, Harness, node
 
 ROOM = TopicPath("rooms/7")
 OTHER = TopicPath("rooms/8")
+"""Together with the first, as what decides its partition is the same."""
 PARTITION = topic_partition(count_topic(ROOM), DEPTH)
+MOST_LISTED = 10
 
 
 def member(window: float = LONG) -> SessionRecord:
@@ -31,6 +43,22 @@ def entry(
 ) -> Enter:
     value = member_value(record.id, name, {}, ())
     return Enter(ownership(record, epoch=epoch), tree, value, most)
+
+
+async def watch(grid: Grid, *, duration: float = LONG) -> int:
+    """Have everybody told who wants to know; returns how many steps that took."""
+    untold = await grid.presence.watch([PARTITION], duration=duration)
+    steps = 0
+    for each in untold:
+        for tree in await grid.presence.trees(each.partition):
+            step: str | None = None
+            while True:
+                step = await grid.presence.tell_members(TellMembers(tree, step, MOST_LISTED, 0, 0, at_once=2))
+                steps += 1
+                if step is None:
+                    break
+        await grid.presence.all_told(each)
+    return steps
 
 
 async def enter(grid: Grid, *entries: Enter) -> list[Entered | Fenced]:
@@ -86,6 +114,7 @@ async def leftovers(harness: Harness) -> set[str]:
 
 async def test_members_are_counted_each_once(harness: Harness) -> None:
     grid, other = await harness.grid(), await harness.grid("n2")
+    await watch(grid)
     alice, bob = member(), member()
     for record in (alice, bob):
         await grid.sessions.create(record)
@@ -97,6 +126,7 @@ async def test_members_are_counted_each_once(harness: Harness) -> None:
     assert await settled(harness, grid) == (2, 2)
     assert await listed(grid, alice, bob) == ["alice", "bob"]
     assert await members(grid) == {alice.id, bob.id}
+    assert await grid.presence.counts([ROOM, OTHER]) == [2, 0]
     assert await grid.presence.trees(PARTITION) == [ROOM]
 
     assert await leave(grid, alice) is True
@@ -110,6 +140,7 @@ async def test_members_are_counted_each_once(harness: Harness) -> None:
 
 async def test_entering_again_tells_nobody_anything(harness: Harness) -> None:
     grid = await harness.grid()
+    await watch(grid)
     record = member()
     await grid.sessions.create(record)
     await enter(grid, entry(record))
@@ -123,6 +154,7 @@ async def test_entering_again_tells_nobody_anything(harness: Harness) -> None:
 
 async def test_counts_are_told_once_a_second(harness: Harness) -> None:
     grid = await harness.grid()
+    await watch(grid)
     records = [member() for _ in range(20)]
     await asyncio.gather(*(grid.sessions.create(each) for each in records))
     before = await grid.topics.position(PARTITION)
@@ -135,6 +167,7 @@ async def test_counts_are_told_once_a_second(harness: Harness) -> None:
 
 async def test_those_beyond_the_bound_are_counted_only(harness: Harness) -> None:
     grid = await harness.grid()
+    await watch(grid)
     first, second, third = (member() for _ in range(3))
     for record in (first, second, third):
         await grid.sessions.create(record)
@@ -153,6 +186,7 @@ async def test_those_beyond_the_bound_are_counted_only(harness: Harness) -> None
 
 async def test_a_full_partition_lists_nobody_more(harness: Harness) -> None:
     grid = await harness.grid()
+    await watch(grid)
     first, second, third = (member() for _ in range(3))
     for record in (first, second, third):
         await grid.sessions.create(record)
@@ -165,6 +199,7 @@ async def test_a_full_partition_lists_nobody_more(harness: Harness) -> None:
 @pytest.mark.promise("P7")
 async def test_whoever_ends_leaves_all_trees(harness: Harness) -> None:
     grid = await harness.grid()
+    await watch(grid)
     ends, stays = member(), member()
     for record in (ends, stays):
         await grid.sessions.create(record)
@@ -183,6 +218,7 @@ async def test_whoever_ends_leaves_all_trees(harness: Harness) -> None:
 @pytest.mark.promise("P7")
 async def test_members_stay_until_their_window_is_over(harness: Harness) -> None:
     grid = await harness.grid()
+    await watch(grid)
     record = member(window=harness.short)
     await grid.sessions.create(record)
     await enter(grid, entry(record))
@@ -197,6 +233,7 @@ async def test_members_stay_until_their_window_is_over(harness: Harness) -> None
 @pytest.mark.promise("P3")
 async def test_an_owner_that_another_has_followed_changes_nothing(harness: Harness) -> None:
     grid, other = await harness.grid(), await harness.grid("n2")
+    await watch(grid)
     record = member()
     await grid.sessions.create(record)
     await enter(grid, entry(record))
@@ -210,17 +247,26 @@ async def test_an_owner_that_another_has_followed_changes_nothing(harness: Harne
     assert await settled(harness, grid) == (0, 0)
 
 
-async def test_asked_again_is_the_same(harness: Harness) -> None:
+@pytest.mark.parametrize("watched", [True, False])
+async def test_asked_again_is_the_same(harness: Harness, watched: bool) -> None:
     grid = await harness.grid()
-    record = member()
-    await grid.sessions.create(record)
-    assert await harness.asked_again(grid, lambda: enter(grid, entry(record))) == [Entered(joined=False, listed=True)]
+    if watched:
+        await watch(grid)
+    record, before = member(), member()
+    for each in (record, before):
+        await grid.sessions.create(each)
+    await enter(grid, entry(before))  # from here on the node knows whether somebody watches
+    again = await harness.asked_again(grid, lambda: enter(grid, entry(record)))
+    assert again == [Entered(joined=False, listed=watched)]
+    assert await members(grid) == {record.id, before.id}
     assert await harness.asked_again(grid, lambda: leave(grid, record)) is False
+    assert await leave(grid, before) is True
     assert await settled(harness, grid) == (0, 0)
 
 
 async def test_what_is_told_is_in_the_stream(harness: Harness) -> None:
     grid = await harness.grid()
+    await watch(grid)
     record = member()
     await grid.sessions.create(record)
     async with Follower(grid) as follower:
@@ -239,6 +285,7 @@ async def test_what_is_told_is_in_the_stream(harness: Harness) -> None:
 
 async def test_after_a_loss_members_enter_again(fragile: Harness) -> None:
     grid = await fragile.grid()
+    await watch(grid)
     record, other = member(), member()
     for each in (record, other):
         await grid.sessions.create(each)
@@ -251,3 +298,96 @@ async def test_after_a_loss_members_enter_again(fragile: Harness) -> None:
     entered = await enter(grid, entry(record), entry(other))
     assert entered == [Entered(joined=True, listed=True)] * 2
     assert await settled(fragile, grid) == (2, 2)
+
+
+async def test_nothing_is_told_while_nobody_watches_and_all_of_it_then(harness: Harness) -> None:
+    grid, other = await harness.grid(), await harness.grid("n2")
+    records = [member() for _ in range(7)]
+    for each in records:
+        await grid.sessions.create(each)
+    before = await grid.topics.position(PARTITION)
+    entered = await enter(grid, *(entry(each, name=f"p{place}") for place, each in enumerate(records)))
+    assert entered == [Entered(joined=True, listed=False)] * 7
+    assert await enter(grid, entry(records[0], name="anne")) == [Entered(joined=False, listed=False)]
+    assert await leave(grid, records[6]) is True
+    assert await grid.topics.position(PARTITION) == before
+    assert await members(grid) == {each.id for each in records[:6]}
+    assert await grid.presence.counts([ROOM]) == [6]
+
+    assert await watch(other) > 0
+    assert await count(grid) == (6, 6)
+    assert await listed(grid, *records) == ["anne", "p1", "p2", "p3", "p4", "p5", None]
+    told = await grid.topics.position(PARTITION)
+    assert told.sequence == before.sequence + 7, "each once, and how many they are"
+    assert await watch(grid) == 0, "it is known that all is told"
+    assert await grid.topics.position(PARTITION) == told
+    assert await leave(grid, records[0]) is True
+    assert await settled(harness, grid) == (5, 5)
+
+
+async def test_what_is_told_is_right_also_when_nobody_watches_any_more(harness: Harness) -> None:
+    grid = await harness.grid()
+    stays, changes, leaves, comes = (member() for _ in range(4))
+    for each in (stays, changes, leaves, comes):
+        await grid.sessions.create(each)
+    await watch(grid, duration=harness.short)
+    await enter(grid, entry(stays), entry(changes), entry(leaves))
+    await settled(harness, grid)
+    await harness.advance(harness.short)
+    assert await enter(grid, entry(changes, name="anne")) == [Entered(joined=False, listed=True)]
+    assert await count(grid) == (3, 3), "as it is"
+    assert await leave(grid, leaves) is True
+    assert await count(grid) == (0, 0), "not told, as it would be wrong"
+    assert await listed(grid, stays, changes, leaves) == ["alice", "anne", None]
+    assert await enter(grid, entry(comes)) == [Entered(joined=True, listed=False)]
+    await watch(grid)
+    assert await settled(harness, grid) == (3, 3)
+    assert await listed(grid, stays, changes, comes) == ["alice", "anne", "alice"]
+
+
+async def test_whoever_dies_while_it_tells_is_followed_by_another(harness: Harness) -> None:
+    grid, other = await harness.grid(), await harness.grid("n2")
+    records = [member() for _ in range(5)]
+    for each in records:
+        await grid.sessions.create(each)
+    await enter(grid, *(entry(each) for each in records))
+    (untold,) = await grid.presence.watch([PARTITION], duration=LONG)
+    await grid.presence.tell_members(TellMembers(ROOM, None, MOST_LISTED, 0, 0, at_once=1))
+    assert await watch(other) > 0
+    assert await count(grid) == (5, 5)
+    await grid.presence.all_told(untold)
+    assert await watch(grid) == 0
+
+
+async def test_who_comes_late_to_say_that_all_is_told_is_not_heard(harness: Harness) -> None:
+    grid, other = await harness.grid(), await harness.grid("n2")
+    record = member()
+    await grid.sessions.create(record)
+    (untold,) = await grid.presence.watch([PARTITION], duration=harness.short)
+    await harness.advance(harness.short)
+    await enter(grid, entry(record))
+    await other.presence.watch([PARTITION], duration=LONG)
+    await grid.presence.all_told(untold)
+    assert await watch(other) == 1
+    assert await count(grid) == (1, 1)
+
+
+async def test_no_more_are_listed_than_may_be_when_somebody_watches(harness: Harness) -> None:
+    grid = await harness.grid()
+    records = [member() for _ in range(MOST_LISTED + 3)]
+    for each in records:
+        await grid.sessions.create(each)
+    await enter(grid, *(entry(each) for each in records))
+    await watch(grid)
+    assert await count(grid) == (MOST_LISTED + 3, MOST_LISTED)
+
+
+@pytest.mark.promise("P7")
+async def test_nothing_stays_of_a_tree_that_nobody_watched(harness: Harness) -> None:
+    grid = await harness.grid()
+    record = member()
+    await grid.sessions.create(record)
+    await enter(grid, entry(record))
+    await grid.sessions.end(ownership(record), reason=ErrorCode.SESSION_CLOSED)
+    assert await grid.presence.trees(PARTITION) == []
+    assert await leftovers(harness) == set()

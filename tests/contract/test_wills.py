@@ -126,7 +126,7 @@ async def test_a_session_whose_window_is_over_leaves_its_wills_to_the_reaper(har
     assert await expire(n2, executor, record) == []
     await harness.advance(harness.short)
 
-    assert await expire(n2, executor, record) == [Ended(record.id, record.owner, record.epoch)]
+    assert await expire(n2, executor, record) == [Ended(record.id, record.owner, record.epoch, record.principal)]
 
     assert [(each.session, each.kind) for each in executor.given] == [(record.id, EndKind.EXPIRED)]
     assert executor.published == 1

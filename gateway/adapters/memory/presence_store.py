@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gateway.adapters.memory.grid_connection import GridConnection
 from gateway.core.types import SessionId, TopicPath
-from gateway.ports import Enter, Entered, Fenced, Leave, MemberPage
+from gateway.ports import Enter, Entered, Fenced, Leave, MemberPage, TellMembers, Untold
 
 
 class MemoryPresenceStore:
@@ -23,6 +23,18 @@ class MemoryPresenceStore:
         """See the port."""
         return await self._connection.run(lambda grid, now: [grid.leave_tree(each, now) for each in leaves])
 
+    async def watch(self, partitions: Sequence[int], *, duration: float) -> list[Untold]:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.presence.watch(partitions, duration, now))
+
+    async def tell_members(self, tell: TellMembers) -> str | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, now: grid.presence.tell_members(tell, grid.generation, now))
+
+    async def all_told(self, untold: Untold) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, _now: grid.presence.all_told(untold))
+
     async def tell_due(self, partitions: Sequence[int], *, limit: int) -> int:
         """See the port."""
         return await self._connection.run(
@@ -38,6 +50,10 @@ class MemoryPresenceStore:
         found = await self._connection.run(lambda grid, _now: grid.presence.members(tree))
         page = sorted(each for each in found if step is None or each > step)
         return MemberPage(page[:count], page[count - 1] if len(page) > count else None)
+
+    async def counts(self, trees: Sequence[TopicPath]) -> list[int]:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: [len(grid.presence.members(each)) for each in trees])
 
     async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
         """See the port."""

@@ -387,7 +387,7 @@ class SessionTable:
                 continue
             reason = ErrorCode.SESSION_EXPIRED if stored.ending is None else stored.ending.reason
             if reason is ErrorCode.SESSION_EXPIRED:
-                ended.append(Ended(session, stored.record.owner, stored.record.epoch))
+                ended.append(Ended(session, stored.record.owner, stored.record.epoch, stored.record.principal))
             partition.bury(session, reason, now)
         return ended
 

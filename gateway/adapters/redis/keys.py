@@ -123,9 +123,12 @@ key                              type    content
                                          prepared until it is executed or undone; what nobody finishes is found by
                                          whoever looks after the partition.
 ``P:{t17}:present:<tree>``       hash    Of a tree of topics with presence: session → ``1`` if there is a topic of it,
-                                         else ``0``. Written when sessions subscribe and end; gone with the last member.
+                                         else ``0`` and what is told of it. Written when sessions subscribe and end;
+                                         gone with the last member.
 ``P:{t17}:presence``             hash    tree → ``<members that are listed> <when its count was told (ms)>``. As above.
 ``P:{t17}:presence-due``         zset    tree → when its count is to be told (ms), later than at once. As above.
+``P:{t17}:watched``              string  ``<until when somebody watches trees with presence (ms)> <since when (ms)>
+                                         <1 if all is told of them, else 0>``. Written by nodes of those who do; stays.
 ``P:{nodes}:grid``               hash    ``run_id`` of the Redis processes that are the grid, ``generation`` adopted for
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, when writes were ``lost``
@@ -348,6 +351,7 @@ class Keys:
         self.presence, self.presence_due = (
             tuple(f"{each}{part}" for each in topics) for part in ("presence", "presence-due")
         )
+        self.watched = tuple(f"{each}watched" for each in topics)
         self._present = tuple(f"{each}present:" for each in topics)
         self.prepared = tuple(f"{each}prepared" for each in topics)
         self._consuming = tuple(f"{each}consuming:" for each in topics)

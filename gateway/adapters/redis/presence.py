@@ -26,6 +26,8 @@ from gateway.ports import (
     Leave,
     MemberPage,
     Ownership,
+    TellMembers,
+    Untold,
 )
 
 PRESENCE_MARK: Final = "\n"
@@ -52,30 +54,99 @@ class RedisPresence:
         self._keys = keys
         self._foreign = foreign
         self._depth = depth
+        self._watched: set[int] = set()
+        """Topic partitions in which somebody watched a moment ago."""
 
     async def enter(self, entries: Sequence[Enter]) -> list[Entered | Fenced]:
         """See ``PresenceStore.enter``."""
+        results: list[Entered | Fenced | None] = [None] * len(entries)
+        # Where nobody watched a moment ago: mostly nobody does now.
+        quick = [place for place, each in enumerate(entries) if self._partition(each.tree) not in self._watched]
+        replies = await self._run([self._keep(entries[place]) for place in quick])
+        for place, reply in zip(quick, replies, strict=True):
+            if reply == b"watched":
+                self._watched.add(self._partition(entries[place].tree))
+            elif reply == b"fenced":
+                results[place] = _fenced(entries[place].ownership)
+            else:
+                results[place] = Entered(reply == 1, listed=False)
+        left = [(place, entries[place]) for place, result in enumerate(results) if result is None]
         replies = await self._run(
             [
                 scripts.PRESENCE_ENTER(
-                    *self._owned(each.ownership, each.tree),
+                    *tree_keys(self._keys, self._partition(each.tree), each.tree),
+                    *self._own(each.ownership, each.tree),
+                    *begin(self._grid, each.tree),
                     *(each.value, each.most_listed, each.most_topics, each.most_bytes),
+                    *_owner(each.ownership),
                 )
-                for each in entries
+                for _, each in left
             ]
         )
-        return [
-            _fenced(each.ownership) if reply == b"fenced" else Entered(reply[0] == b"1", reply[1] == b"1")
-            for each, reply in zip(entries, replies, strict=True)
-        ]
+        for (place, each), reply in zip(left, replies, strict=True):
+            if reply == b"fenced":
+                results[place] = _fenced(each.ownership)
+                continue
+            results[place] = Entered(reply[0] == b"1", reply[1] == b"1")
+            if reply[2] == b"0":
+                self._watched.discard(self._partition(each.tree))
+        return [each for each in results if each is not None]
 
     async def leave(self, leaves: Sequence[Leave]) -> list[bool | Fenced]:
         """See ``PresenceStore.leave``."""
-        replies = await self._run([scripts.PRESENCE_LEAVE(*self._owned(each.ownership, each.tree)) for each in leaves])
+        replies = await self._run(
+            [
+                scripts.PRESENCE_LEAVE(
+                    *tree_keys(self._keys, self._partition(each.tree), each.tree),
+                    *self._own(each.ownership, each.tree),
+                    *begin(self._grid, each.tree),
+                    *_owner(each.ownership),
+                )
+                for each in leaves
+            ]
+        )
         return [
             _fenced(each.ownership) if reply == b"fenced" else reply == 1
             for each, reply in zip(leaves, replies, strict=True)
         ]
+
+    async def watch(self, partitions: Sequence[int], *, duration: float) -> list[Untold]:
+        """See ``PresenceStore.watch``."""
+        keys, arguments = [self._keys.watched[each] for each in partitions], self._watching(duration)
+        watch = scripts.PRESENCE_WATCH.across
+        if self._batcher.undivided:
+            replies = await self._batcher.call_all([watch(len(keys), *keys, *arguments)])
+        else:
+            replies = await self._batcher.call_all([watch(1, key, *arguments) for key in keys])
+        since = zip(partitions, chain.from_iterable(replies), strict=True)
+        return [Untold(number, moment.decode()) for number, moment in since if moment]
+
+    async def tell_members(self, tell: TellMembers) -> str | None:
+        """See ``PresenceStore.tell_members``."""
+        tree, step, most_listed, most_topics, most_bytes, at_once = tell
+        keys = tree_keys(self._keys, self._partition(tree), tree)
+        try:
+            (reply,) = await self._run(
+                [
+                    scripts.PRESENCE_LIST(
+                        *(*keys, *begin(self._grid, tree), step or "0"),
+                        *(most_listed, most_topics, most_bytes, at_once),
+                    )
+                ]
+            )
+        except GridRefused:
+            (reply,) = await self._run(
+                [
+                    scripts.PRESENCE_LIST_FULL(
+                        *keys, *begin(self._grid, tree), "0", *(0, most_topics, most_bytes, at_once)
+                    )
+                ]
+            )
+        return None if reply == b"0" else str(reply.decode())
+
+    async def all_told(self, untold: Untold) -> None:
+        """See ``PresenceStore.all_told``."""
+        await self._batcher.call(scripts.PRESENCE_TOLD(self._keys.watched[untold.partition], untold.since))
 
     async def tell_due(self, partitions: Sequence[int], *, limit: int) -> int:
         """See ``PresenceStore.tell_due``."""
@@ -105,6 +176,12 @@ class RedisPresence:
         sessions = [SessionId(name.decode(errors="replace")) for name in found[::2]]
         return MemberPage(sessions, None if cursor == b"0" else cursor.decode())
 
+    async def counts(self, trees: Sequence[TopicPath]) -> list[int]:
+        """See ``PresenceStore.counts``."""
+        return await self._batcher.call_all(
+            [("HLEN", self._keys.present(self._partition(each), each)) for each in trees]
+        )
+
     async def discard(self, tree: TopicPath, sessions: Sequence[SessionId]) -> int:
         """See ``PresenceStore.discard``."""
         partition, mark = self._partition(tree), PRESENCE_MARK + tree
@@ -115,14 +192,21 @@ class RedisPresence:
     def _partition(self, tree: TopicPath) -> int:
         return topic_partition(count_topic(tree), self._depth)
 
-    def _owned(self, ownership: Ownership, tree: TopicPath) -> tuple[Argument, ...]:
-        partition, session = self._partition(tree), ownership.session
-        keys = self._keys
-        return (
-            *tree_keys(keys, partition, tree),
-            *(keys.consuming(partition, session), keys.receipts(partition, session), keys.closed[partition]),
-            *begin(self._grid, tree),
-            *(session, ownership.epoch, short_hash(session)),
+    def _watching(self, duration: float) -> tuple[Argument, ...]:
+        return self._grid.clock.argument(), scripts.milliseconds(duration)
+
+    def _own(self, ownership: Ownership, tree: TopicPath) -> tuple[str, str, str]:
+        """Name what the session itself has in the partition of a tree, as ``presence_owner.lua`` takes it."""
+        partition, session, keys = self._partition(tree), ownership.session, self._keys
+        return keys.consuming(partition, session), keys.receipts(partition, session), keys.closed[partition]
+
+    def _keep(self, entry: Enter) -> Command:
+        keys, tree, partition = self._keys, entry.tree, self._partition(entry.tree)
+        return scripts.PRESENCE_KEEP(
+            *(keys.presence[partition], keys.present(partition, tree), keys.watched[partition]),
+            *self._own(entry.ownership, tree),
+            *(self._grid.clock.argument(), tree, entry.value),
+            *_owner(entry.ownership),
         )
 
     async def _run(self, commands: Sequence[Command]) -> list[Any]:
@@ -163,7 +247,7 @@ def tree_keys(keys: Keys, partition: int, tree: str) -> tuple[str, ...]:
     return (
         *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
         *(keys.origins[partition], keys.presence[partition], keys.presence_due[partition]),
-        keys.present(partition, tree),
+        *(keys.present(partition, tree), keys.watched[partition]),
     )
 
 
@@ -189,6 +273,11 @@ def end_member(grid: GridConnection, keys: Keys, partition: int, session: Sessio
     return scripts.PRESENCE_END(
         *tree_keys(keys, partition, tree), keys.consuming(partition, session), *begin(grid, tree), session
     )
+
+
+def _owner(ownership: Ownership) -> tuple[Argument, ...]:
+    """The last arguments of the steps that an owner asks for."""
+    return ownership.session, ownership.epoch, short_hash(ownership.session)
 
 
 def _fenced(ownership: Ownership) -> Fenced:

@@ -132,9 +132,9 @@ class SessionEnds:
             if reply == b"foreign":
                 self._foreign.skipped(keys.session(session), "its fields", "they are not those of a session")
         marked = [(session, reply) for session, reply in zip(sessions, replies, strict=True) if type(reply) is list]
-        deleted = await self._finish([self._marked(session, reply, 6) for session, reply in marked], execute)
+        deleted = await self._finish([self._marked(session, reply, 7) for session, reply in marked], execute)
         ended = [
-            Ended(session, NodeRef.parse(reply[3].decode()), Epoch(int(reply[5])))
+            Ended(session, NodeRef.parse(reply[3].decode()), Epoch(int(reply[5])), reply[6].decode(errors="replace"))
             for (session, reply), here in zip(marked, deleted, strict=True)
             # What an ender left behind is finished here, but it was no window that ended.
             if here and reply[4] == ErrorCode.SESSION_EXPIRED.value.encode()

@@ -158,7 +158,8 @@ class ClusterSessions:
         ownership = Ownership(record.id, record.owner, record.epoch)
         if not await self._store.end(ownership, ErrorCode.SESSION_CLOSED, removed=True):
             raise Conflict("another node has claimed the session just now; ask again")
-        self._announce(SessionClosed(record.id, record.epoch, ErrorCode.SESSION_CLOSED, record.roles))
+        reason = ErrorCode.SESSION_CLOSED
+        self._announce(SessionClosed(record.id, record.epoch, reason, record.roles, record.principal))
         # The message of a claim: a session with a lower epoch than that is not the node's any more.
         claim = Ownership(record.id, record.owner, Epoch(record.epoch + 1))
         try:

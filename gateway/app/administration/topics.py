@@ -70,6 +70,7 @@ class ClusterTopics:
         self._largest = context.parameters.limits.value_bytes
         self._keep = context.parameters.max_window + REMOVAL_GRACE
         self._metrics = context.metrics
+        self._presence = sessions.delivery.watchers.presence
         self._listing = SessionListing(context, store, sessions)
 
     # --- Seeing -------------------------------------------------------------------------------------------------------
@@ -78,6 +79,7 @@ class ClusterTopics:
         """See ``TopicAdministration.list``."""
         chosen = _selector(selector)
         place = from_cursor(cursor, partitions=TOPIC_PARTITIONS)
+        await self._presence.watch(self._presence.partitions((chosen,)))
         if chosen.literal:
             (single,) = await self._topics.read([TopicPath(chosen.text)])
             there = single is not None and single.value and cursor is None
@@ -120,6 +122,7 @@ class ClusterTopics:
     async def find(self, topic: str) -> TopicView:
         """See ``TopicAdministration.find``."""
         path = _topic(topic)
+        await self._presence.watch(self._presence.partitions((parse_selector(path),)))
         (value,) = await self._topics.read([path])
         if value is None or not value.value:
             raise _no_value()

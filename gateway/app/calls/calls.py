@@ -104,7 +104,10 @@ class NodeCalls:
         keys = IdempotencyKeys(context)
         self._publishing = CallPublishing(context, self._callers, keys, authorisation)
         self._sending = CallSending(context, self._callers, keys, authorisation)
-        self._reading = CallReading(context, authorisation, pages, ValuePages(context, sessions.delivery.replicas))
+        delivery = sessions.delivery
+        presence = delivery.watchers.presence
+        values = ValuePages(context, delivery.replicas, presence)
+        self._reading = CallReading(context, authorisation, pages, values, presence)
         self.streams = Streams(context, sessions, authorisation, revocations)
         self._body_bytes = context.parameters.limits.message_bytes
         self._held: dict[str, int] = {}

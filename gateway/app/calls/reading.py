@@ -11,6 +11,7 @@ from gateway.app.calls.callers import Caller, unavailable
 from gateway.app.calls.problems import refused
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
+from gateway.app.delivery.presence_watch import PresenceWatch
 from gateway.app.delivery.value_pages import NotReadYet, ValuePage, ValuePages
 from gateway.app.requests.history import HISTORIES_PER_PACKET, STEPS_PER_PACKET
 from gateway.app.requests.subscribe import TOPICS_PER_PACKET
@@ -43,9 +44,18 @@ class CallReading:
         authorisation: judges what is asked for.
         pages: where history is found.
         values: where the values of many topics are.
+        presence: has told who has subscribed to trees.
     """
 
-    def __init__(self, context: Context, authorisation: Authorisation, pages: HistoryPages, values: ValuePages) -> None:
+    def __init__(
+        self,
+        context: Context,
+        authorisation: Authorisation,
+        pages: HistoryPages,
+        values: ValuePages,
+        presence: PresenceWatch,
+    ) -> None:
+        self._presence = presence
         self._values = values
         self._topics = context.grid.topics
         self._limits = context.limits
@@ -71,6 +81,7 @@ class CallReading:
         except RequestRefused as error:
             raise refused(error) from None
         try:
+            await self._presence.watch(self._presence.partitions((parse_selector(topic),)))
             (value,) = await self._topics.read([topic])
         except GridUnavailable:
             raise unavailable("the grid is unreachable; try again") from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from gateway.app.admission.refusals import HandshakeRefused
@@ -35,7 +36,7 @@ from gateway.core.wire.codec.event_stream import StreamWriter, read_stream_query
 from gateway.core.wire.codes import NotReplayed
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import REPLAY
-from gateway.ports import Call, EventSink, SessionRecord
+from gateway.ports import Call, EventSink, GridUnavailable, SessionRecord
 
 LEAST_RETRY: Final = 0.5
 """Seconds after which a reader comes back at the earliest: another node is there at once, and is not to be asked by all
@@ -290,6 +291,9 @@ class EventStream:
         label = "gap" if self._after else "fresh"
         self._streams.metrics.add(catalogue.STREAMS_OPENED, label=label)
         delivery.restoring(session)
+        with suppress(GridUnavailable):  # else it is seen to a little later
+            presence = delivery.watchers.presence
+            await presence.watch(presence.partitions(each.selector for each in session.selections.entries))
         await delivery.prepare(session, session.selections)
         if session.dropped:
             return

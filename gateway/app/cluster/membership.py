@@ -242,7 +242,7 @@ class Membership:
                     patience=SPARED_LEASES * self._parameters.lease,
                 )
                 for ended in batch:
-                    self._announce(SessionExpired(ended.session, ended.epoch))
+                    self._announce(SessionExpired(ended.session, ended.epoch, principal=ended.principal or None))
                 if batch:
                     # As long a pause as the step took: others have half of the grid at least.
                     await asyncio.sleep(self._clock.monotonic() - began)

@@ -23,7 +23,7 @@ from gateway.ports import GridRefused, GridState, GridUnavailable
 
 LOOK_SECONDS: Final = 0.5
 """Seconds between two looks, on average: by so much and half as much again may a count come later than a second. While
-some tree has presence, a look is one command on one Redis, and one for each partition on a Redis Cluster."""
+somebody watches from this node, a look is one command on one Redis, and one for each partition on a Redis Cluster."""
 
 TOLD_AT_ONCE: Final = 100
 """Counts of each partition that a look tells."""
@@ -47,9 +47,10 @@ class PresenceKeeper:
     * A session has come from another node, which may have died between two writes: it enters again.
     * What paths are has changed: sessions leave trees and enter others.
     * The grid has lost writes: sessions enter again, and whoever is a member without a session is taken out.
-    * A tree has changed so fast that its count was not told at once: it is told now.
+    * Sessions here have come to watch, or go on to: the grid is told so.
+    * A tree has changed so fast that its count was not told at once: it is told now, if somebody watches.
 
-    Where no tree has presence it asks the grid nothing.
+    Where no tree has presence it asks the grid nothing, and next to nothing where nobody watches.
 
     Args:
         context: of the node.
@@ -73,6 +74,7 @@ class PresenceKeeper:
         self._grid = context.grid
         self._table = context.destinations
         self._sessions = sessions
+        self._watch = sessions.delivery.watchers.presence
         self._store = store
         self._alive = alive
         self._may_tell = may_tell
@@ -102,7 +104,9 @@ class PresenceKeeper:
             await self._settle_arrived()
             await self._review()
             if self._may_tell():
-                await self._grid.presence.tell_due(self._share(), limit=TOLD_AT_ONCE)
+                await self._watch.look()
+                if watched := self._watch.watched():
+                    await self._grid.presence.tell_due(watched, limit=TOLD_AT_ONCE)
                 await self._take_out_strange()
         except GridUnavailable:
             pass  # what is left is there in the next look

@@ -20,6 +20,7 @@ from gateway.app.delivery.loss_notices import GRID_LOST_WRITES, values_reread
 from gateway.app.delivery.matching import MatchingQueues
 from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
+from gateway.app.delivery.presence_watch import PresenceWatch
 from gateway.app.delivery.read_barrier import NEVER, ReadBarrier
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.delivery.replay.replays import Replays
@@ -117,7 +118,7 @@ class Delivery:
             context.background, "positions-lost", delay=LOSS_DELAY, work=self._positions_lost
         )
         self.lag = TailLag(context.clock, context.metrics)
-        self.watchers = Watchers()
+        self.watchers = Watchers(PresenceWatch(context))
         context.metrics.watch(catalogue.FOLLOWED_PARTITIONS, lambda: len(self.replicas))
         context.metrics.watch(catalogue.REPLICA_TOPICS, lambda: sum(len(each.values) for each in self.replicas))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from gateway.app.delivery.presence_watch import PresenceWatch
 from gateway.app.session.session import Session
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selectors import Selector
@@ -13,11 +14,16 @@ from gateway.core.topics.topics import SYSTEM_ROOT
 class Watchers:
     """The sessions of this node that select topics of the system, and what other nodes say of theirs.
 
+    Args:
+        presence: has told who has subscribed to trees.
+
     Attributes:
+        presence: see above.
         elsewhere: whether somebody watches at another node, as the last renewal of the lease told.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, presence: PresenceWatch) -> None:
+        self.presence = presence
         self._sessions: set[Session] = set()
         self._news = asyncio.Event()
         self.elsewhere = False
@@ -29,6 +35,7 @@ class Watchers:
 
     def selects(self, session: Session, selections: Selections) -> None:
         """A session is sent from now on what *selections* select."""
+        self.presence.selects(session, selections)
         if selections.of_system and any(each.selects and _is_of_node(each.selector) for each in selections.entries):
             if not self._sessions:
                 self._news.set()
@@ -39,6 +46,7 @@ class Watchers:
     def forget(self, session: Session) -> None:
         """A session is not this node's any more."""
         self._sessions.discard(session)
+        self.presence.forget(session)
 
     def told(self, *, watched: bool) -> None:
         """The grid has told whether somebody watches at any node."""

@@ -8,11 +8,10 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Final, TypeAlias
 
+from gateway.core.journal.fields import HASHED
+
 Named: TypeAlias = Callable[[str], str]
 """Turns a principal into what the journal says of it."""
-
-HASHED: Final = "hmac:"
-"""Begins what stands for a principal that is not told."""
 
 _KNOWN: Final = 16_384
 """Principals whose hash is remembered: some 4 MB."""

@@ -11,15 +11,10 @@ from gateway.app.session.session import Session
 from gateway.catalogue import log_events, metrics, policy_log_events
 from gateway.core.immutable import immutable
 from gateway.core.journal import events as happened
+from gateway.core.journal.events import NAME_LENGTH, NAMES_TOLD
 from gateway.core.policy.system_roles import is_of_system
 from gateway.core.types import Epoch, NodeRef, SessionId
 from gateway.core.wire.codes import CLOSE_CODES, ErrorCode
-
-NAMES_TOLD: Final = 20
-"""Names of changed properties or selections in one event; there may be a thousand."""
-
-NAME_LENGTH: Final = 256
-"""Characters of each of them."""
 
 CONNECTION_LOST: Final = "connection_lost"
 """The cause of a disconnect without a close code."""
@@ -192,6 +187,7 @@ class ConnectionReplaced(_Held):
     def told(self) -> Fields:
         """See ``Event``."""
         return {
+            "principal": self.session.principal,
             "cause": CONNECTION_LOST if self.code is None else _CAUSES.get(self.code, OTHER_CODE),
             "code": self.code,
             "deduplicated": self.session.deduplicated,
@@ -278,10 +274,13 @@ class SlowConsumerClosed(_Held):
 
     def logged(self) -> Fields:
         """See ``Event``."""
-        return {"session": self.session.id, **self.told()}
+        return {"session": self.session.id, **self._waiting()}
 
     def told(self) -> Fields:
         """See ``Event``."""
+        return {"principal": self.session.principal, **self._waiting()}
+
+    def _waiting(self) -> Fields:
         return {"packets": self.session.machine.waiting, "bytes": self.session.machine.waiting_bytes}
 
 
@@ -305,6 +304,10 @@ class SessionFenced(_Held):
         """See ``Event``."""
         return {"session": self.session.id}
 
+    def told(self) -> Fields:
+        """See ``Event``."""
+        return {"principal": self.session.principal}
+
 
 @immutable
 class SessionClosed(Event):
@@ -315,12 +318,14 @@ class SessionClosed(Event):
         epoch: of it.
         reason: why.
         roles: of its principal; None if they are not known, and no console's.
+        principal: whose it was; None if that is not known.
     """
 
     session: SessionId
     epoch: Epoch
     reason: ErrorCode
     roles: Collection[str] = ()
+    principal: str | None = None
 
     metric = metrics.SESSIONS_ENDED
     log = log_events.SESSION_ENDED
@@ -340,7 +345,7 @@ class SessionClosed(Event):
 
     def told(self) -> Fields:
         """See ``Event``."""
-        return {"reason": self.reason.value}
+        return _whose(self.principal) | {"reason": self.reason.value}
 
 
 @immutable
@@ -353,13 +358,13 @@ class SessionExpired(SessionClosed):
 
     def told(self) -> Fields:
         """See ``Event``."""
-        return {}
+        return _whose(self.principal)
 
 
 def ended(session: Session, reason: ErrorCode) -> SessionClosed:
     """Make the event that a session which is held here has ended."""
     kind = SessionExpired if reason is ErrorCode.SESSION_EXPIRED else SessionClosed
-    return kind(session.id, session.epoch, reason, session.roles)
+    return kind(session.id, session.epoch, reason, session.roles, session.principal)
 
 
 # --- Changed ----------------------------------------------------------------------------------------------------------
@@ -381,7 +386,11 @@ class PropertiesChanged(_Held):
 
     def told(self) -> Fields:
         """See ``Event``."""
-        return {"names": _shortened(self.names), "count": len(self.names)}
+        return {
+            "principal": self.session.principal,
+            "names": _shortened(self.names),
+            "count": len(self.names),
+        }
 
 
 @immutable
@@ -400,7 +409,11 @@ class SelectionsChanged(_Held):
 
     def told(self) -> Fields:
         """See ``Event``."""
-        return {"names": _shortened(self.changes), "count": len(self.session.selections)}
+        return {
+            "principal": self.session.principal,
+            "names": _shortened(self.changes),
+            "count": len(self.session.selections),
+        }
 
 
 @immutable
@@ -434,9 +447,14 @@ class SelectionsWithdrawn(_Held):
     def told(self) -> Fields:
         """See ``Event``."""
         return {
+            "principal": self.session.principal,
             "names": _shortened(f"-{selector}" for selector in self.selectors),
             "count": len(self.session.selections),
         }
+
+
+def _whose(principal: str | None) -> Fields:
+    return {} if principal is None else {"principal": principal}
 
 
 def _shortened(names: Iterable[str]) -> list[str]:

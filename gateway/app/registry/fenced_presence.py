@@ -8,6 +8,7 @@ with it has to make sure of no more than these: nobody flaps, as entering again 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TypeVar
 
@@ -74,9 +75,13 @@ class FencedPresence(FencedMessaging):
         if self.must_restore(session):
             await self._restore_one(session)
         if not partitions <= session.publish_partitions:
-            all_of_them = session.publish_partitions | partitions
-            await self.change(session, SessionChanges(publish_partitions=all_of_them))
-            session.publish_partitions = all_of_them
+            await self.change(session, SessionChanges(publish_partitions=self._places(session, partitions)))
+            session.publish_partitions |= partitions
+
+    def _places(self, session: Session, partitions: AbstractSet[int]) -> frozenset[int]:
+        """Tell what the grid is to note, so that these partitions are among it, too."""
+        session.partitions_asked |= session.publish_partitions | partitions
+        return session.partitions_asked
 
     # --- Trees --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +149,7 @@ class FencedPresence(FencedMessaging):
         entering = [(tree, value) for tree, value in wanted.items() if present.get(tree) != value]
         for start in range(0, len(entering), TREES_AT_ONCE):
             some = entering[start : start + TREES_AT_ONCE]
-            await self.prepare(session, {self._partition(tree) for tree, _ in some})
+            await self.prepare(session, set(self.partitions_of(tree for tree, _ in some)))
             # From here on the grid may hold them, whatever becomes of the answer.
             present.update(dict.fromkeys((tree for tree, _ in some), UNSURE))
             entered = await self._asked(session, partial(self._enter, some))
@@ -166,8 +171,9 @@ class FencedPresence(FencedMessaging):
     async def _leave(self, trees: Sequence[TopicPath], ownership: Ownership) -> int:
         return sum(_unfenced(await self._grid.presence.leave([Leave(ownership, tree) for tree in trees])))
 
-    def _partition(self, tree: TopicPath) -> int:
-        return topic_partition(count_topic(tree), self._parameters.topic_depth)
+    def partitions_of(self, trees: Iterable[TopicPath]) -> frozenset[int]:
+        """Tell in which topic partitions trees are."""
+        return frozenset([topic_partition(count_topic(each), self._parameters.topic_depth) for each in trees])
 
     def _told_of(self, session: Session, tree: TopicPath) -> bytes | None:
         limits = self._table.presence(tree)

@@ -209,20 +209,28 @@ class FencedStore(FencedPresence):
         """
         trees = self.trees(session, selections)
         await self.leave_trees(session, trees)
-        if await self._write(session, lambda ownership: self._select(session, ownership, selections)):
+        places = self.partitions_of(trees)
+        noted = None if places <= session.publish_partitions else self._places(session, places)
+        if await self._write(session, lambda ownership: self._select(session, ownership, selections, noted)):
             session.written = selections
+            session.publish_partitions |= places
         await self.enter_trees(session, trees)
 
-    async def _select(self, session: Session, ownership: Ownership, selections: Selections) -> None:
+    async def _select(
+        self, session: Session, ownership: Ownership, selections: Selections, places: frozenset[int] | None
+    ) -> None:
         # A grid that may have gone back may hold any list.
         written = None if self.must_restore(session) else session.written
         session.written = None  # until there is an answer
         changes = None if written is None else selections.changes_since(written)
         await self._grid.sessions.change(
             ownership,
-            SessionChanges(selections=selections.to_wire())
+            SessionChanges(selections=selections.to_wire(), publish_partitions=places)
             if changes is None
-            else SessionChanges(selection_changes=SelectionChanges(changes.removed, tuple(map(str, changes.added)))),
+            else SessionChanges(
+                selection_changes=SelectionChanges(changes.removed, tuple(map(str, changes.added))),
+                publish_partitions=places,
+            ),
         )
 
     async def handle(self, session: Session, handlers: dict[str, int]) -> None:

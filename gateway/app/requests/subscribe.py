@@ -139,6 +139,8 @@ class Selecting:
             if changes is None:
                 changes = wanted != before
             await self._delivery.prepare(session, wanted)
+            if isinstance(request, Subscribe):
+                await self._watch(selector)
             if wanted != before:
                 cost.changed(wanted.changes_since(before), wanted)
                 await self._store.select(session, wanted)
@@ -154,6 +156,12 @@ class Selecting:
         session.reply(Reply(request=request.request))
         if isinstance(request, Subscribe):
             cost.topics = self._delivery.feed(session, selector, before=in_force, request=request.request)
+
+    async def _watch(self, selector: Selector) -> None:
+        """Have it told who is present, if the session wants to know that; the copies here have it then."""
+        presence = self._delivery.watchers.presence
+        if (numbers := presence.partitions((selector,))) and await presence.watch(numbers):
+            await self._delivery.barrier.wait(numbers, self._clock.monotonic())
 
     async def _wanted(
         self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry], cost: _Cost

@@ -86,6 +86,8 @@ class Session(ServerSession):
         present: trees of topics that may know it as a member, and what the grid was told of it there, nothing where
             that is not certain; None if nobody has looked yet.
         trees: of which it should be a member, as far as somebody has looked.
+        partitions_asked: topic partitions that this node has asked the grid to note with it, as ``publish_partitions``,
+            whether or not there is an answer yet: of two such writes under way neither may undo the other.
         dropped: the node no longer holds it.
         elsewhere_until: until when another node may have sent it updates, on the monotonic clock; minus infinity if
             none has. Before it is sent values here, this node must know what the grid knew then.
@@ -133,6 +135,7 @@ class Session(ServerSession):
         "on_clock",
         "outcome",
         "owner",
+        "partitions_asked",
         "paused",
         "permissions",
         "present",
@@ -167,6 +170,7 @@ class Session(ServerSession):
         self.exchange: Exchange | None = None
         self.present: dict[TopicPath, bytes] | None = None
         self.trees: Membership | None = None
+        self.partitions_asked: frozenset[int] = frozenset()
         self.fixed: dict[str, str] = {}
         self.retained: frozenset[int] = frozenset()
         self.unsaved = False

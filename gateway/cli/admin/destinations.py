@@ -54,6 +54,25 @@ def show(path: str, *, client: ApiClient, as_json: bool) -> None:
     _tell(found, as_json=as_json, text=f"{plain(path)} is {said}")
 
 
+@destination.command()
+@click.argument("selector")
+@limit_option
+@as_json_option
+@api_client_options
+def trees(selector: str, *, client: ApiClient, limit: int, as_json: bool) -> None:
+    """List the trees with presence that SELECTOR marks, and how many members each has now."""
+    items, more = client.all("destinations", selector, "trees", query={}, limit=limit)
+    if as_json:
+        print_json(items)
+    else:
+        print_table(
+            ("Tree", "Members"),
+            ((each["tree"], each["members"]) for each in items),
+            nothing="None of these trees has a member.",
+        )
+    tell_more(more)
+
+
 @destination.command("set")
 @click.argument("selector")
 @click.argument("kind", type=click.Choice([kind.value for kind in Kind if kind in DECLARABLE]))

@@ -48,7 +48,7 @@ def batches(hook: Hook, pages: Iterable[Page], *, most: int, now: float) -> Iter
         for what, behind in follow(page):
             if isinstance(what, Gap):
                 event = from_gap(what, hook.name, now)
-            elif what is not None and hook.wants(what["type"]):
+            elif what is not None and hook.wants(what):
                 event = from_record(what)
             else:
                 batch.moves[page.partition] = behind

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Final, NewType
 from urllib.parse import urlsplit
 
-from gateway.core.journal import EVENT_TYPES
-from gateway.core.journal.events import EVENTS_DROPPED
+from gateway.core.journal import EVENT_TYPES, Record
+from gateway.core.journal.events import EVENTS_DROPPED, NAME_LENGTH, NAMES_TOLD, SESSION_SELECTIONS_CHANGED
+from gateway.core.topics.selectors import Selector, overlaps, parse_selector
+from gateway.core.wire.errors import GatewayError
 
 HookName = NewType("HookName", str)
 """Name of a hook, as its section says; it has no blanks."""
@@ -19,6 +21,9 @@ MOST_HOOKS: Final = 16
 
 ANY: Final = "*"
 """At the end of a pattern: whatever follows."""
+
+MOST_FILTERS: Final = 20
+"""Principals, and selectors, of one hook: each event is compared with all of them, in less than a millisecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,10 @@ class Hook:
         wait: seconds for which events gather, at most.
         timeout: seconds that a request may take.
         ca_file: certificates that sign the one of the receiver; None for the system's trust store.
+        principals: whose events it gets of those about sessions, as the journal names them, or beginnings with ``*``
+            behind; empty for everybody's.
+        selectors: which changes of selections it gets: those of a selector that selects a topic which one of these
+            matches, too; empty for all.
     """
 
     name: HookName
@@ -46,6 +55,8 @@ class Hook:
     wait: float = 1.0
     timeout: float = 10.0
     ca_file: Path | None = None
+    principals: tuple[str, ...] = ()
+    selectors: tuple[Selector, ...] = ()
 
     @property
     def shown_url(self) -> str:
@@ -53,9 +64,40 @@ class Hook:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
-    def wants(self, kind: str) -> bool:
-        """Tell whether it gets events of a type; that events are missing is told to every hook."""
-        return kind in self.events or kind == EVENTS_DROPPED.name
+    def wants(self, record: Record) -> bool:
+        """Tell whether it gets an event; that events are missing is told to every hook.
+
+        Of a session whose principal the event does not tell, as those of earlier releases, it gets nothing if it wants
+        those of some principals: another one's must not come to it.
+        """
+        kind = record["type"]
+        if kind == EVENTS_DROPPED.name:
+            return True
+        if kind not in self.events:
+            return False
+        if self.principals and EVENT_TYPES[kind].about_session and not self._is_of_these(record.get("principal")):
+            return False
+        return not self.selectors or kind != SESSION_SELECTIONS_CHANGED.name or self._selects(record.get("names"))
+
+    def _is_of_these(self, principal: object) -> bool:
+        return isinstance(principal, str) and any(
+            principal.startswith(each[:-1]) if each.endswith(ANY) else principal == each for each in self.principals
+        )
+
+    def _selects(self, names: object) -> bool:
+        """Tell whether a change may be about topics that are wanted; what the event does not tell whole may be."""
+        if not isinstance(names, list) or len(names) >= NAMES_TOLD:
+            return True
+        return any(self._overlaps(str(each)[1:]) for each in names)
+
+    def _overlaps(self, text: str) -> bool:
+        if len(text) >= NAME_LENGTH - 1:
+            return True  # its end is missing
+        try:
+            changed = parse_selector(text)
+        except GatewayError:
+            return True
+        return any(overlaps(each, changed) for each in self.selectors)
 
 
 def events_of(patterns: Iterable[str]) -> frozenset[str]:

@@ -28,6 +28,12 @@ class EventType:
     about_session: bool = True
 
 
+NAMES_TOLD: Final = 20
+"""Names of changed properties or selections in one event; there may be a thousand."""
+
+NAME_LENGTH: Final = 256
+"""Characters of each of them."""
+
 SESSION_OPENED = EventType("session_opened", "A client opened a session.", ("principal", "client", "window_ms"))
 SESSION_RESUMED = EventType(
     "session_resumed",
@@ -40,7 +46,7 @@ SESSION_RESUMED = EventType(
 SESSION_DISCONNECTED = EventType(
     "session_disconnected",
     "A session lost its connection; its window runs.",
-    ("cause", "code", "deduplicated", "packets"),
+    ("principal", "cause", "code", "deduplicated", "packets"),
 )
 SESSION_ORPHANED = EventType(
     "session_orphaned",
@@ -49,28 +55,34 @@ SESSION_ORPHANED = EventType(
     ("peer", "peer_incarnation", "since", "until"),
 )
 SESSION_FENCED = EventType(
-    "session_fenced", "The node learned that another one owns the session, and dropped its copy."
+    "session_fenced", "The node learned that another one owns the session, and dropped its copy.", ("principal",)
 )
 SESSION_SLOW_CLOSED = EventType(
-    "session_slow_closed", "The client read too slowly, and its connection was closed.", ("packets", "bytes")
+    "session_slow_closed",
+    "The client read too slowly, and its connection was closed.",
+    ("principal", "packets", "bytes"),
 )
 SESSION_CLOSED = EventType(
-    "session_closed", "The session was ended on purpose: by its client, an administrator or a revocation.", ("reason",)
+    "session_closed",
+    "The session was ended on purpose: by its client, an administrator or a revocation.",
+    ("principal", "reason"),
 )
-SESSION_EXPIRED = EventType("session_expired", "The window of the session ended before its client resumed.")
+SESSION_EXPIRED = EventType(
+    "session_expired", "The window of the session ended before its client resumed.", ("principal",)
+)
 SESSION_REFUSED = EventType(
     "session_refused",
     "A resume was refused. The session is known only if the token is genuine.",
     ("reason", "away_ms"),
 )
 SESSION_PROPERTIES_CHANGED = EventType(
-    "session_properties_changed", "Properties of the session were set or removed.", ("names", "count")
+    "session_properties_changed", "Properties of the session were set or removed.", ("principal", "names", "count")
 )
 SESSION_SELECTIONS_CHANGED = EventType(
     "session_selections_changed",
     "Selections of the session were added (`+`) or removed (`-`), by its client or because it may not have them any "
     "more; `count` are in force now, among them what is left of one that was taken away in part.",
-    ("names", "count"),
+    ("principal", "names", "count"),
 )
 NODE_STARTED = EventType("node_started", "The node accepts connections.", (), about_session=False)
 NODE_DRAINING = EventType("node_draining", "The node moves its clients to others.", ("sessions",), about_session=False)

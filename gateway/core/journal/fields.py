@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+HASHED: Final = "hmac:"
+"""Begins what stands for a principal that is not told."""
+
 
 class FieldKind(Enum):
     """What a field holds."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from gateway.client import UpdateStream, connect
 from gateway.core.destinations.destination import MAX_DESTINATIONS, Destination, Origin
 from gateway.core.destinations.limits import (
     HISTORY_LIMITS,
@@ -169,6 +171,37 @@ async def test_every_limit_of_a_queue_can_be_set(pair: Pair) -> None:
             assert answer.status == 400, (each.name, value)
     assert (await put(pair, "jobs/*", {"kind": "queue"})).status == 400
     assert (await put(pair, "log/**", {"kind": "history", "limits": {"exclusive": True}})).status == 400
+
+
+async def test_how_many_are_present_is_told_tree_by_tree(pair: Pair, terminal: Terminal) -> None:
+    unmarked = await pair.asker.ask(pair.n1, "GET", f"{path('rooms/*/**')}/trees")
+    assert (unmarked.status, unmarked.kind) == (404, "destination-unknown")
+    assert (await put(pair, "rooms/*/**", {"kind": "value", "limits": {"presence": True}})).status == 200
+    assert (await put(pair, "rooms/special/**", {"kind": "value", "limits": {"presence": True}})).status == 200
+    await eventually(lambda: pair.n2.gateway.node.destinations.table.has_presence)
+    kept: list[UpdateStream] = []
+    async with AsyncExitStack() as stack:
+        for number in range(6):
+            url = (pair.n1, pair.n2)[number % 2].url
+            session = await stack.enter_async_context(connect(url, principal=f"p{number}"))
+            kept += [await session.subscribe(each) for each in (f"rooms/{number // 2}/chat", "rooms/special/chat")]
+        asked = await pair.asker.ask(pair.n2, "GET", f"{path('rooms/*/**')}/trees", role="viewer")
+        assert asked.status == 200
+        assert sorted((each["tree"], each["members"]) for each in asked.body["items"]) == [
+            (f"rooms/{number}", 2) for number in range(3)
+        ]
+        seen: list[str] = []
+        query: str | None = "?limit=1"
+        while query is not None:
+            page = await pair.asker.ask(pair.n1, "GET", f"{path('rooms/*/**')}/trees{query}")
+            seen += [each["tree"] for each in page.body["items"]]
+            cursor = page.body["cursor"]
+            query = None if cursor is None else f"?limit=1&cursor={cursor}"
+        assert sorted(seen) == ["rooms/0", "rooms/1", "rooms/2"]
+        code, printed, _ = await terminal.type("destination", "trees", "rooms/special/**")
+        assert (code, printed.split()[-2:]) == (0, ["rooms/special", "6"])
+        topic = quote("$presence/rooms/1/$count", safe="")
+        assert (await pair.asker.ask(pair.n1, "GET", f"/v1/topics/{topic}")).body["value"]["count"] == 2
 
 
 async def test_presence_can_be_set_and_what_makes_no_sense_is_refused(pair: Pair) -> None:

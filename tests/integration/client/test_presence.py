@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 import pytest
 
@@ -18,6 +19,8 @@ from gateway.core.destinations.limits import Limits, ValueLimits
 from gateway.core.topics.selectors import parse_selector
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.clock import eventually
+from tests.support.event_streams import reading
+from tests.support.http_calls import call
 from tests.support.linked_nodes import LinkedNodes
 from tests.support.mirrored_nodes import caught_up
 from tests.support.nodes import TestNode, running_node
@@ -65,11 +68,22 @@ class Watcher:
     def principals(self) -> list[str]:
         return sorted(each.principal for each in self.presence.members.values())
 
+    @property
+    def heard(self) -> list[str]:
+        """Who is there by the events that were read: what is known may be ahead of them."""
+        there: dict[str, str] = {}
+        for event in self.events:
+            if event.member is not None:
+                there[event.member.session_id] = event.member.principal
+                if event.kind == "left":
+                    del there[event.member.session_id]
+        return sorted(there.values())
+
     async def sees(self, *principals: str) -> None:
-        """Wait until exactly these are there, and counted."""
+        """Wait until exactly these are there, and counted, and the events of that were read."""
 
         def are_there() -> bool:
-            return self.principals == sorted(principals) and self.presence.count == len(principals)
+            return self.principals == self.heard == sorted(principals) and self.presence.count == len(principals)
 
         await eventually(are_there, message=f"{principals} are there, of {self.principals}")
 
@@ -291,3 +305,29 @@ async def test_who_watches_makes_no_node_tell_of_itself(cluster: Cluster) -> Non
     await cluster.watch(0)
     node = cluster.nodes[0].gateway.node
     assert not node.sessions.delivery.watchers.here
+
+
+async def test_whoever_asks_over_http_is_told_of_those_before(cluster: Cluster) -> None:
+    members = [await cluster.client(number % 2, f"p{number}") for number in range(5)]
+    for number, member in enumerate(members):
+        await cluster.select(member, f"rooms/{7 + number // 3}/chat")
+    counting = f"$presence/{ROOM}/$count"
+    status, answer, _ = await call(cluster.nodes[1], "GET", f"/v1/values/{quote(counting)}")
+    assert (status, answer["value"]) == (200, {"count": 3, "listed": 3})
+    query = urlencode([("selector", "$presence/rooms/*/$count")])
+    status, answer, _ = await call(cluster.nodes[0], "GET", f"/v1/values?{query}")
+    assert [each["value"]["count"] for each in answer["values"]] == [3, 2]
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_who_comes_to_watch_is_told_no_count_that_is_not_right(cluster: Cluster, is_stream: bool) -> None:
+    for number in range(5):
+        await cluster.select(await cluster.client(number % 2, f"p{number}"), "rooms/7/chat")
+    if is_stream:
+        async with reading(cluster.nodes[1].url, f"$presence/{ROOM}/$count") as reader:
+            told = [each.data["value"]["count"] for each in await reader.until("complete") if each.kind == "message"]
+            assert told == [5]
+        return
+    watcher = await cluster.client(1, "watcher")
+    async with await watcher.subscribe(f"$presence/{ROOM}/$count") as stream:
+        assert (await anext(aiter(stream))).value == {"count": 5, "listed": 5}

@@ -9,20 +9,22 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import time
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from gateway.adapters.hook_sender import HttpHookSender
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.journal import writer
+from gateway.app.journal.principals import hashed_with
 from gateway.catalogue import hook_log_events as log
-from gateway.client import connect
+from gateway.client import UpdateStream, connect
 from gateway.core.hooks.hook import Hook
 from gateway.core.hooks.signing import sign
 from gateway.settings import ConfigurationError, Settings
 from gateway.settings.checks import check
 from gateway.settings.hooks import read_hooks
+from gateway.settings.values import PrincipalNames
 from tests.support.hook_receiver import KEY, HookReceiver
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import time_limit
@@ -69,6 +71,37 @@ async def test_the_life_of_a_session_is_told(tmp_path: Path, receiver: HookRecei
         assert receiver.of_type("session_selections_changed")[0]["data"]["names"] == ["+prices/**"]
         assert len(set(receiver.ids)) == len(receiver.ids)
         assert 'gateway_hook_events_total{hook="crm"} 3.0' in node.gateway.metrics.render().decode()
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+async def test_a_hook_for_some_principals_and_topics_gets_nothing_of_others(
+    tmp_path: Path, receiver: HookReceiver, hashed: bool
+) -> None:
+    file = tmp_path / "hooks.toml"
+    settings: dict[str, Any] = {}
+    name = "alice"
+    kept: list[UpdateStream] = []
+    if hashed:
+        key = tmp_path / "key"
+        key.write_text("6b" * 32, "utf-8")
+        settings = {"journal_principals": PrincipalNames.HASHED, "journal_principals_key_file": key}
+        name = hashed_with(key.read_text("utf-8").encode())("alice")
+    async with HookReceiver() as other:
+        filters = f'principals = ["{name}", "{name[:5]}nobody"]\nselectors = ["prices/**"]\n'
+        file.write_text(receiver.section(tmp_path) + filters + other.section(tmp_path, name="all"), "utf-8")
+        async with running_node(journal=True, hooks=file, **settings) as node:
+            await delivering(node)
+            await eventually(lambda: len(node.gateway.node.hooks._deliverers) == 2)  # type: ignore[union-attr]
+            async with connect(node.url, principal="bob") as bob, connect(node.url, principal="alice") as alice:
+                for session in (bob, alice):
+                    kept += [await session.subscribe(each) for each in ("prices/a", "quotes/a")]
+                    await session.set_properties({"name": "x"})
+            await eventually(lambda: len(other.of_type("session_closed")) == 2)
+            await eventually(lambda: len(receiver.of_type("session_closed")) == 1)
+    assert {each["data"]["principal"] for each in receiver.events if "subject" in each} == {name}
+    assert {each["data"]["names"][0] for each in receiver.of_type("session_selections_changed")} == {"+prices/a"}
+    assert len(receiver.of_type("session_properties_changed")) == 1
+    assert len(other.of_type("session_properties_changed")) == 2
 
 
 async def test_a_receiver_that_was_down_gets_what_it_missed_and_nobody_else_waits(

@@ -23,6 +23,7 @@ from tests.support.http_calls import ALICE, call
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_server import RedisServer
+from tests.support.times import PATIENCE
 
 TREE = [f"{root}/{name}/{leaf}" for root in ("prices", "orders", "a-b") for name in range(9) for leaf in ("bid", "é 1")]
 """Some topics in several partitions."""
@@ -219,6 +220,29 @@ async def test_a_page_looks_at_a_bounded_number_of_topics(monkeypatch: pytest.Mo
         found = await pages([node], "many/*/rare")
     assert topics_of(found) == names[::500]
     assert len(found) >= 14, "pages are short, and some are empty, rather than long in coming"
+
+
+@pytest.mark.promise("P20")
+async def test_pages_take_turns_however_many_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else whoever asks for many makes each turn of the loop as long as so many portions of them."""
+    at_work = most = 0
+    merge = ValuePages._merge
+
+    async def counted(*given: Any, **named: Any) -> None:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0)
+        await merge(*given, **named)
+        at_work -= 1
+
+    monkeypatch.setattr(ValuePages, "_merge", counted)
+    monkeypatch.setattr(value_pages, "PATIENCE", PATIENCE)
+    async with running_node() as node:
+        await publish(node, {f"many/{number:04}": 1 for number in range(1000)})
+        answers = await asyncio.gather(*(call(node, "GET", f"{LIST_PATH}?selector=many/*") for _ in range(30)))
+    assert {(status, len(told["values"])) for status, told, _ in answers} == {(200, 1000)}
+    assert most == value_pages.PAGES_AT_ONCE
 
 
 @pytest.mark.promise("P20")

@@ -32,6 +32,7 @@ REFUSED_WHEN_FULL = {
     *("session_create", "session_change", "topic_publish", "topic_restore", "journal_append"),
     *("log_restore", "queue_send", "durable_open", "queue_declare", "queue_feed"),
     *("zone_publish", "exchange_handle", "exchange_ask", "presence_enter"),
+    *("presence_keep", "presence_list"),
     *("session_owners", "queue_dead", "queue_due", "queue_look", "durable_due", "topic_due"),
 }
 """Scripts without the flag: those that store more for a client; and those that only read, and need none."""
@@ -145,6 +146,8 @@ def test_only_what_stores_more_for_a_client_is_refused_by_a_full_redis() -> None
     """Whoever adds a script decides whether it goes on when Redis is full."""
     flagged = {each.name for each in scripts.SCRIPTS if each.text.split("\n", 1)[0].startswith("#!lua flags=allow-oom")}
     unflagged = {each.name for each in scripts.SCRIPTS} - flagged
-    assert unflagged == REFUSED_WHEN_FULL - {"session_change"}, "of which there are both forms"
+    assert unflagged == REFUSED_WHEN_FULL - {"session_change", "presence_list"}, "of which there are both forms"
     assert scripts.SESSION_CHANGE.text.startswith("#!lua\n")
     assert scripts.SESSION_KEEP.text.startswith("#!lua flags=allow-oom\n")
+    assert scripts.PRESENCE_LIST.text.startswith("#!lua\n")
+    assert scripts.PRESENCE_LIST_FULL.text.startswith("#!lua flags=allow-oom\n")

@@ -5,6 +5,7 @@ And what it writes of a list of selections.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -33,6 +34,7 @@ from gateway.ports import (
     SessionEnd,
     SessionRecord,
 )
+from tests.support.clock import eventually
 from tests.support.machines import PARAMETERS
 
 ME = NodeRef(NodeId("n1"), Incarnation("a"))
@@ -313,3 +315,23 @@ async def test_what_a_claim_returned_is_known_to_be_in_the_grid() -> None:
     session.take_over(replace(record, selections=("+b", "+x")), stored_under=store.writes_under)
     await store.select(session, selected(session, "c"))
     assert changes.last() == SelectionChanges(added=("+c",))
+
+
+@pytest.mark.promise("P7")
+async def test_two_writes_under_way_leave_all_places_to_the_end_of_the_session() -> None:
+    grid, store, session = bench()
+    written: list[frozenset[int] | None] = []
+    answer = asyncio.Event()
+
+    async def change(_: Ownership, changes: SessionChanges) -> None:
+        written.append(changes.publish_partitions)
+        await answer.wait()
+
+    stores: Any = grid
+    stores.change, stores.state = change, GridState.UP
+    both = asyncio.gather(store.prepare(session, {1}), store.prepare(session, {2}))
+    await eventually(lambda: len(written) == 2)
+    answer.set()
+    await both
+    assert written[-1] == frozenset({1, 2}), "as the one that is written last counts"
+    assert session.publish_partitions == {1, 2}

@@ -17,7 +17,7 @@ OF_THE_CONNECTION: Final = {
 
 OF_THE_GRID: Final = {
     *("owner", "epoch", "expired_leases", "restores", "on_clock", "unsaved", "written", "stored"),
-    *("present", "trees"),
+    *("present", "trees", "partitions_asked"),
 }
 """By which right it is written, and what of it is known to be stored: the new owner has read that with its claim."""
 

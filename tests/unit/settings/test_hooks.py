@@ -49,6 +49,42 @@ def test_the_example_of_the_module_is_good(file: Path) -> None:
     assert [each.name for each in read_hooks(file)] == ["crm"]
 
 
+def test_filters_are_read_as_they_are_meant(file: Path) -> None:
+    file.write_text(GOOD + 'principals = ["alice", "team-*"]\nselectors = ["orders/**", "trades/1"]\n', "utf-8")
+    (hook,) = read_hooks(file)
+    assert hook.principals == ("alice", "team-*")
+    assert [each.text for each in hook.selectors] == ["orders/**", "trades/1"]
+
+
+@pytest.mark.parametrize(
+    ("filters", "said"),
+    [
+        ('principals = ["a*b"]', "in another place than the end"),
+        ('principals = [""]', "is empty"),
+        (f"principals = {[f'p{number}' for number in range(21)]}", "there are 21, and 20 at most"),
+        ('selectors = ["a//b"]', "is no selector"),
+        (f"selectors = {[f'p{number}' for number in range(21)]}", "there are 21, and 20 at most"),
+    ],
+)
+def test_filters_that_cannot_be_meant_are_refused(file: Path, filters: str, said: str) -> None:
+    assert said in refused(file, GOOD + filters + "\n")
+
+
+def test_filters_that_could_let_nothing_through_are_refused(file: Path) -> None:
+    orphaned = GOOD.replace('"session_*"', '"session_orphaned"') + 'principals = ["alice"]\n'
+    assert "session_orphaned never tells a principal" in refused(file, orphaned)
+    opened = GOOD.replace('"session_*"', '"session_opened"') + 'selectors = ["orders/**"]\n'
+    assert "gets no session_selections_changed" in refused(file, opened)
+
+
+def test_principals_are_named_as_the_journal_does(file: Path) -> None:
+    file.write_text(GOOD + 'principals = ["alice", "hmac:00ff"]\n', "utf-8")
+    with pytest.raises(ConfigurationError, match="alice is none"):
+        read_hooks(file, hashed=True)
+    file.write_text(GOOD + 'principals = ["hmac:00ff"]\n', "utf-8")
+    assert read_hooks(file, hashed=True)[0].principals == ("hmac:00ff",)
+
+
 def test_there_may_be_none(file: Path) -> None:
     file.write_text("", "utf-8")
     assert read_hooks(file) == ()

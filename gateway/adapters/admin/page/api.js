@@ -185,6 +185,15 @@ export class Api {
 
   /**
    * @param {string} selector
+   * @param {{limit?: number, signal?: AbortSignal}} query
+   * @returns {Promise<Page>}
+   */
+  trees(selector, { signal, ...query }) {
+    return this.ask("GET", `${destinationPath(selector)}/trees`, { query, ...(signal ? { signal } : {}) });
+  }
+
+  /**
+   * @param {string} selector
    * @param {{kind: string, limits: Record<string, unknown>}} said
    */
   setDestination(selector, said) {

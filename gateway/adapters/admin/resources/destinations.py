@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from gateway.adapters.admin import models
+from gateway.adapters.admin import models, presence_models
 from gateway.adapters.admin.access import Action
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Kind
@@ -23,6 +23,15 @@ async def _list(administration: Administration, call: Call) -> models.Destinatio
 async def _find(administration: Administration, call: Call) -> models.Destination:
     path: models.DestinationPath = call.path
     return models.Destination.model_validate(await administration.destinations.find(path.selector))
+
+
+async def _trees(administration: Administration, call: Call) -> presence_models.TreePage:
+    path: models.DestinationPath = call.path
+    query: models.PageQuery = call.query
+    page = await administration.destinations.trees(path.selector, cursor=query.cursor, limit=query.limit)
+    return presence_models.TreePage(
+        items=[presence_models.Tree.model_validate(each) for each in page.items], cursor=page.cursor
+    )
 
 
 async def _set(administration: Administration, call: Call) -> models.Destination:
@@ -64,6 +73,21 @@ OPERATIONS: Final = (
         handle=_find,
         result=models.Destination,
         path_model=models.DestinationPath,
+        problems=(Kind.DESTINATION_UNKNOWN,),
+    ),
+    Operation(
+        name="listTrees",
+        method="GET",
+        path="/v1/destinations/{selector}/trees",
+        tag=_TAG,
+        summary="List the trees with presence that a selector marks",
+        description="Of the very selector of a destination with `presence`: the trees that have members now, and how "
+        "many. Counts are exact, over all nodes.",
+        action=Action.DESTINATIONS_READ,
+        handle=_trees,
+        result=presence_models.TreePage,
+        path_model=models.DestinationPath,
+        query_model=models.PageQuery,
         problems=(Kind.DESTINATION_UNKNOWN,),
     ),
     Operation(

@@ -133,12 +133,21 @@ NODE_TAKE_OVER: Final = Script("node_take_over", keys=5, timed=True, begins=("ta
 NODE_TAKEOVERS: Final = Script("node_takeovers", keys=1, timed=True)
 NODE_TELL: Final = Script("node_tell", keys=2, timed=True)
 _PRESENCE: Final = ("sizes", "removals", "presence")
-PRESENCE_END: Final = Script("presence_end", keys=9, timed=True, begins=(*_PRESENCE, "presence_leaving"))
-PRESENCE_ENTER: Final = Script("presence_enter", keys=11, timed=True, begins=(*_PRESENCE, "presence_owner"))
-PRESENCE_LEAVE: Final = Script(
-    "presence_leave", keys=11, timed=True, begins=(*_PRESENCE, "presence_leaving", "presence_owner")
+PRESENCE_END: Final = Script("presence_end", keys=10, timed=True, begins=(*_PRESENCE, "presence_leaving"))
+PRESENCE_ENTER: Final = Script(
+    "presence_enter", keys=12, timed=True, begins=(*_PRESENCE, "presence_listing", "presence_owner")
 )
-PRESENCE_TELL: Final = Script("presence_tell", keys=8, timed=True, begins=_PRESENCE)
+PRESENCE_KEEP: Final = Script("presence_keep", keys=6, timed=True, begins=("presence_owner",))
+PRESENCE_LEAVE: Final = Script(
+    "presence_leave", keys=12, timed=True, begins=(*_PRESENCE, "presence_leaving", "presence_owner")
+)
+PRESENCE_LIST: Final = Script("presence_list", keys=9, timed=True, begins=(*_PRESENCE, "presence_listing"))
+PRESENCE_LIST_FULL: Final = Script(
+    "presence_list", keys=9, timed=True, begins=(*_PRESENCE, "presence_listing"), when_full=True
+)
+PRESENCE_TELL: Final = Script("presence_tell", keys=9, timed=True, begins=_PRESENCE)
+PRESENCE_TOLD: Final = Script("presence_told", keys=1)
+PRESENCE_WATCH: Final = Script("presence_watch", keys=1, timed=True)
 QUEUE_ATTACH: Final = Script("queue_attach", keys=14, timed=True, begins=("queue",))
 QUEUE_DEAD: Final = Script("queue_dead", keys=3)
 QUEUE_DECLARE: Final = Script("queue_declare", keys=14, timed=True, begins=("queue",))

@@ -8,7 +8,8 @@
 -- KEYS[5] origins  hash    topic -> what crossed between clusters; removals.lua
 -- KEYS[6] presence hash    tree -> "<members that there are topics of> <when its count was told (ms)>"
 -- KEYS[7] due      zset    tree -> when its count has to be told (ms)
--- KEYS[8] members  hash    session -> '1' if there is a topic of it, else '0'; of one tree
+-- KEYS[8] members  hash    session -> '1' if there is a topic of it, else '0' and what is told of it; of one tree
+-- KEYS[9] watched  string  "<until when somebody watches (ms)> <since when (ms)> <'1' if all is told, else '0'>"
 -- ARGV[1] generation that the caller has adopted
 -- ARGV[2] entries to keep in the stream, about
 -- ARGV[3] bytes to keep in the stream, about; 0 for no limit
@@ -17,8 +18,10 @@
 -- ARGV[6] how far apart counts are told at least (ms)
 --
 -- Invariant: a tree has as many members as its hash has fields, each session once. What is told of a member changes in
--- the step in which the hash does; the count does too, unless it was told a moment ago: then it is among those due.
-local VALUES, STREAM, REMOVED, SIZES, ORIGINS, PRESENCE, DUE, MEMBERS = unpack(KEYS, 1, 8)
+-- the step in which the hash does; the count does too, unless it was told a moment ago: then it is among those due. While
+-- nobody watches, nobody new is told of, and the count is not told at all once it has changed: so nothing that is told is
+-- ever wrong, and when somebody watches, only what is missing has to be told (presence_list.lua).
+local VALUES, STREAM, REMOVED, SIZES, ORIGINS, PRESENCE, DUE, MEMBERS, WATCHED = unpack(KEYS, 1, 9)
 local generation, length, stream_bytes, tree, memory, apart = unpack(ARGV, 1, 6)
 local COUNT_TOPIC = '$presence/' .. tree .. '/$count'
 
@@ -67,25 +70,50 @@ local function put(topic, value)
   return nil
 end
 
--- Returns of how many members there are topics, and when the count was told, 0 if it never was.
+-- Tells whether somebody watches trees of this partition.
+local function is_watched()
+  local watched = redis.call('GET', WATCHED)
+  return watched and tonumber(string.match(watched, '^%d+') or 0) > now
+end
+
+-- Returns of how many members there are topics, when the count was told, 0 if it is not, and whether the tree is known.
 local function read_presence()
-  local listed, told = string.match(redis.call('HGET', PRESENCE, tree) or '', '^(%d+) (%d+)$')
-  return tonumber(listed or 0), tonumber(told or 0)
+  local stored = redis.call('HGET', PRESENCE, tree)
+  local listed, told = string.match(stored or '', '^(%d+) (%d+)$')
+  return tonumber(listed or 0), tonumber(told or 0), stored
+end
+
+local function write_presence(listed, told)
+  redis.call('HSET', PRESENCE, tree, string.format('%.0f %.0f', listed, told))
 end
 
 -- Notes how many are listed, and tells the count, if it may be told again by now; else later. Returns as put.
 local function tell_count(listed, told, at_once)
   local count = redis.call('HLEN', MEMBERS)
   if not at_once and told + apart > now and told <= now then
-    redis.call('HSET', PRESENCE, tree, string.format('%.0f %.0f', listed, told))
+    write_presence(listed, told)
     redis.call('ZADD', DUE, 'NX', told + apart, tree)
     return nil
   end
   if count > 0 then
-    redis.call('HSET', PRESENCE, tree, string.format('%.0f %.0f', listed, now))
+    write_presence(listed, now)
   else
     redis.call('HDEL', PRESENCE, tree)
   end
   redis.call('ZREM', DUE, tree)
   return put(COUNT_TOPIC, count > 0 and string.format('{"count":%.0f,"listed":%.0f}', count, listed) or '')
+end
+
+-- Notes that others are members while nobody watches: the count is told no more, as it would be wrong. Returns as put.
+local function keep_untold(listed, told)
+  if redis.call('EXISTS', MEMBERS) == 1 then
+    write_presence(listed, 0)
+  else
+    redis.call('HDEL', PRESENCE, tree)
+  end
+  if told > 0 then
+    redis.call('ZREM', DUE, tree)
+    return put(COUNT_TOPIC, '')
+  end
+  return nil
 end

@@ -15,5 +15,8 @@ local function leave(member)
     listed = math.max(0, listed - 1)
   end
   redis.call('HDEL', MEMBERS, member)
-  return tell_count(listed, told, false) or 1
+  if is_watched() then
+    return tell_count(listed, told, false) or 1
+  end
+  return keep_untold(listed, told) or 1
 end

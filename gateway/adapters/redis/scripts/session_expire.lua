@@ -9,13 +9,13 @@
 -- ARGV[3] nothing is spared whose deadline is not later than this (ms)
 -- ARGV[4..] nodes, each followed by up to when it has told that all that happened to its sessions is in the grid (ms)
 -- Result  'foreign' if what is there cannot have come from the gateway: it is off the clock; else {'marked', topic
---         partitions that may hold receipts, window (s), owner, reason, epoch[, wills as wills.lua has them]}, 'spared' if
---         its owner may know of a later deadline, or 'alive' if there is nothing to do
+--         partitions that may hold receipts, window (s), owner, reason, epoch, principal[, wills as wills.lua has them]},
+--         'spared' if its owner may know of a later deadline, or 'alive' if there is nothing to do
 --
 -- Invariant: the deadline is checked in the same step that marks, so a session claimed in time is never ended.
 -- Needs clock.lua and wills.lua.
 local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
-local stored = redis.pcall('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch')
+local stored = redis.pcall('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch', 'principal')
 if not deadline or tonumber(deadline) > now then
   return 'alive'
 end
@@ -43,4 +43,4 @@ if not reason then
   redis.call('ZREM', KEYS[2], stored[1] .. ' ' .. ARGV[1])
 end
 redis.call('ZADD', KEYS[3], now + ARGV[2], ARGV[1])
-return {'marked', stored[3], stored[4], stored[1], reason, stored[6], left_wills(KEYS[1], 'expired', stored[2])}
+return {'marked', stored[3], stored[4], stored[1], reason, stored[6], stored[7] or '', left_wills(KEYS[1], 'expired', stored[2])}

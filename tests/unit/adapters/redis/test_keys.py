@@ -56,6 +56,7 @@ def all_keys() -> list[str]:
         *KEYS.prepared,
         *KEYS.presence,
         *KEYS.presence_due,
+        *KEYS.watched,
         *KEYS.journal,
         *KEYS.journal_state,
     ]

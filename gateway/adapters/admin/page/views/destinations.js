@@ -11,6 +11,12 @@ import { RecordView } from "./records.js";
 /** Destinations per page: as many as a cluster can have. */
 const PAGE = 1000;
 
+/** Trees with presence of which the panel tells how many are there. */
+const TREES = 100;
+
+/** Milliseconds between two looks at how many are there. */
+const LOOK = 2000;
+
 const HOUR = 3600;
 const KIB = 1024;
 
@@ -45,6 +51,9 @@ const FIELDS = {
 
 /** @extends {RecordView<Destination>} */
 export class Destinations extends RecordView {
+  #asked = new AbortController();
+  #trees = el("div", { class: "trees" });
+
   /** @param {import("../main.js").Context} context */
   constructor(context) {
     super(context, {
@@ -123,9 +132,51 @@ export class Destinations extends RecordView {
     };
   }
 
+  /**
+   * @override
+   * @param {Destination} item
+   */
+  more(item) {
+    this.#asked.abort();
+    this.#trees = el("div", { class: "trees" });
+    if (item.in_force && item.limits.presence === true) {
+      this.#asked = new AbortController();
+      void this.#count(item, this.#trees, this.#asked.signal);
+    }
+    return this.#trees;
+  }
+
+  /** @override */
+  stop() {
+    this.#asked.abort();
+    super.stop();
+  }
+
   /** @override */
   write() {
     this.#describe(null);
+  }
+
+  /**
+   * Tell how many are in the trees that it marks, as long as the panel is there.
+   *
+   * @param {Destination} item
+   * @param {HTMLElement} trees
+   * @param {AbortSignal} signal
+   */
+  async #count(item, trees, signal) {
+    for (;;) {
+      try {
+        const { items, cursor } = await this.context.api.trees(item.selector, { limit: TREES, signal });
+        if (signal.aborted) return;
+        showTrees(trees, items, cursor !== null);
+      } catch (error) {
+        if (signal.aborted) return;
+        trees.replaceChildren(el("p", { class: "problem", role: "alert" }, error instanceof Error ? error.message : String(error)));
+      }
+      await new Promise((resolve) => setTimeout(resolve, LOOK));
+      if (signal.aborted || !trees.isConnected) return;
+    }
   }
 
   /** @param {Destination} item */
@@ -187,6 +238,20 @@ export class Destinations extends RecordView {
       done: "Described; every node follows within a second",
     });
   }
+}
+
+/**
+ * @param {HTMLElement} place
+ * @param {{tree: string, members: number}[]} trees
+ * @param {boolean} more
+ */
+function showTrees(place, trees, more) {
+  const members = trees.reduce((sum, each) => sum + each.members, 0);
+  const rows = [...trees].sort((one, other) => other.members - one.members);
+  place.replaceChildren(
+    el("h3", {}, `Who is there: ${count(members)} in ${count(trees.length)} ${trees.length === 1 ? "tree" : "trees"}${more ? ", and more" : ""}`),
+    el("ul", { class: "plain-list" }, ...rows.map((each) => el("li", {}, el("span", { class: "mono cut" }, plain(each.tree)), ` ${count(each.members)}`))),
+  );
 }
 
 /**
