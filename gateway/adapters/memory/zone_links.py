@@ -31,6 +31,8 @@ BURST_SECONDS: Final = 0.2
 STRANGERS: Final = 32
 """Connections at one port that nobody trusts yet; for one more, the oldest is hung up. As in the real adapter."""
 
+_CLOSED: Final = "the other end closed the connection"
+
 _Way: TypeAlias = tuple[str, str]
 """From whom to whom."""
 
@@ -96,7 +98,7 @@ class MemoryZoneNetwork:
         self._cut.discard(frozenset((one, other)))
         for way in ((one, other), (other, one)):
             self._faults.pop(way, None)
-        for end in self._ends:
+        for end in tuple(self._ends):
             end.look()
 
     def break_all(self, one: str, other: str) -> None:
@@ -123,7 +125,7 @@ class MemoryZoneNetwork:
     def wake(self, name: str) -> None:
         """End ``silence``."""
         self._silent.discard(name)
-        for end in self._ends:
+        for end in tuple(self._ends):
             end.look()
 
     def is_stalled(self, way: _Way) -> bool:
@@ -206,6 +208,8 @@ class MemoryZoneConnection:
         self._trusted = trusted
         self._most = limits.greeting
         self._why = ""
+        self._unheard: bool | None = None
+        """Whether the other end has ended gently; None if it has not ended."""
         self._waiting_since: float | None = None
         self._loop = asyncio.get_running_loop()
         self._bytes = TokenBucket(limits.byte_rate, max(limits.byte_rate * BURST_SECONDS, limits.greeting))
@@ -284,13 +288,23 @@ class MemoryZoneConnection:
 
     def look(self) -> None:
         """Something about the network has changed."""
+        if self._unheard is not None and not self._network.is_stalled(self._incoming.way):
+            self.over(_CLOSED, gently=self._unheard)
         self._incoming.changed.set()
 
     def lose(self, why: str, *, gently: bool = False) -> None:
-        """End it, on both ends; *gently* what was sent before arrives still."""
+        """End it, on both ends; *gently* what was sent before arrives still.
+
+        The other end learns of it when something arrives there again.
+        """
         self.over(why, gently=gently)
         if self.other is not None:
-            self.other.over("the other end closed the connection", gently=gently)
+            self.other.is_left(gently=gently)
+
+    def is_left(self, *, gently: bool) -> None:
+        """The other end has ended."""
+        self._unheard = gently
+        self.look()
 
     def over(self, why: str, *, gently: bool) -> None:
         """End this end of it; no effect on one that has ended."""

@@ -134,7 +134,9 @@ class Receiver:
         """
         self._knowledge.watch(self._changed.set)
         try:
-            await together(self._hear(), self._take(), self._tell(), self.talk.beat(), self._end())
+            await together(
+                *(self._hear(), self._take(), self._tell(), self._end(), self.talk.beat(), self.talk.notice_silence())
+            )
         finally:
             self._knowledge.unwatch(self._changed.set)
             self.talk.count()

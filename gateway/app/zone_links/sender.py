@@ -199,7 +199,9 @@ class Sender:
             if self._target.selectors is not None:
                 new = self._progress.heard.whole(0, self._target.selectors)
                 self._interested(new)
-            await together(self._hear(), self._send(), self._note(), self._tell(), self.talk.beat())
+            await together(
+                *(self._hear(), self._send(), self._note(), self._tell(), self.talk.beat(), self.talk.notice_silence())
+            )
         finally:
             self._knowledge.unwatch(self._changed.set)
             for number in tuple(self._feeds):

@@ -199,6 +199,32 @@ def test_a_link_that_is_deaf_in_one_way_is_broken_and_made_anew(deaf: str) -> No
     run_zones(scene)
 
 
+def test_a_link_that_dies_while_it_is_full_is_noticed_by_both_ends() -> None:
+    """Nothing can be said any more, not even a beat, and nothing arrives: neither end is told by the other."""
+
+    async def scene(world: VirtualZones) -> None:
+        a, b = await world.clusters("A", "B")
+        await world.zone("z", a, b)
+        await a.select("news/**")
+        await world.interest_known(a, b)
+        for way in (("b-n1", "a-n1"), ("a-n1", "b-n1")):
+            world.network.stall(*way)
+        for number in range(160):
+            await b.publish(f"news/{number}", "x" * 25_000)
+        await world.until(lambda: not b.is_linked(a))
+        await world.until(lambda: not _receives(a))
+        world.network.mend("a-n1", "b-n1")
+        await world.until(lambda: len(a.values) == 160)
+
+    run_zones(scene)
+
+
+def _receives(cluster: ZoneCluster) -> bool:
+    """Tell whether a cluster has a link that another one has dialled."""
+    links = cluster.node.node.linked_clusters
+    return links is not None and any(each.direction == "in" for each in links.views())
+
+
 def test_a_slow_link_holds_nobody_else_up_and_is_bounded() -> None:
     async def scene(world: VirtualZones) -> None:
         a, b, c = await world.clusters("A", "B", "C")
