@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.journal.zone_events import ZoneLinkConnected, ZoneLinkLost
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.zone_links.carried_link import CarriedLink
 from gateway.app.zone_links.carriers import Carriers
@@ -257,28 +258,28 @@ class LinkedClusters:
                 await self._serve_link(receiver)
 
     async def _serve_link(self, receiver: Receiver) -> None:
-        link, label = receiver.source.link, receiver.source.label
+        link = receiver.source.link
         self._receivers[link] = receiver
-        self._context.log.emit(log.ZONE_LINK_UP, remote=label, direction="in", link=link)
+        self._context.announce(ZoneLinkConnected(receiver.counted))
         try:
-            why = await self._serve(receiver)
+            why, refused = await self._serve(receiver)
         finally:
             if self._receivers.get(link) is receiver:
                 del self._receivers[link]
-        self._context.log.emit(log.ZONE_LINK_DOWN, remote=label, direction="in", link=link, why=why)
+        self._context.announce(ZoneLinkLost(receiver.counted, receiver.since, why, refused))
 
-    async def _serve(self, receiver: Receiver) -> str:
-        """Serve a link until it is over; returns why it is."""
+    async def _serve(self, receiver: Receiver) -> tuple[str, bool]:
+        """Serve a link until it is over; returns why it is, and whether one of both does not want the other."""
         try:
             await receiver.run()
         except ZoneLinkBroken as error:
-            return str(error)
+            return str(error), False
         except NotLinked as error:
             if not error.told and not receiver.source.is_meeting:
                 self._context.metrics.add(catalogue.ZONE_LINKS_REFUSED, label=error.why.value)
             await receiver.talk.refuse(error)
-            return str(error)
-        return "it has ended"
+            return str(error), True
+        return "it has ended", False
 
     def _receiver(self, connection: ZoneConnection, judged: Judged) -> Receiver:
         source = judged.source
