@@ -34,6 +34,7 @@ class CarriedLink:
         progress: of the link.
         share: of the topic partitions.
         term: of the lease.
+        first: which of the URLs is tried first; of fewer, the one that is found by counting round.
         connect: opens a connection, and serves what it is for.
         stale: told that another node carries the link by now.
 
@@ -56,6 +57,7 @@ class CarriedLink:
         *,
         share: int,
         term: int,
+        first: int,
         connect: Callable[[CarriedLink, str], Coroutine[Any, Any, None]],
         stale: Callable[[LinkName], None],
     ) -> None:
@@ -73,7 +75,7 @@ class CarriedLink:
         self._counted = CountedLink(name, target.label, OUT)
         self._connect = connect
         self._stale = stale
-        self._at = 0
+        self._at = first
         self._task = asyncio.create_task(self._run(), name=f"zone-link-{name}")
 
     async def close(self) -> None:

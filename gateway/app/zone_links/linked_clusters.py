@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from hashlib import blake2b
 from typing import Final
 
 from gateway.app.context import Context
@@ -29,6 +30,7 @@ from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.messages import encode
 from gateway.core.zones.protocol import Members, Purpose, Refuse, Welcome, ZoneRefusal
 from gateway.core.zones.records import Member, ZoneUid
+from gateway.core.zones.routes import ClusterId
 from gateway.ports import GridUnavailable, LinkName, TooManyRecords, ZoneLinkReport
 from gateway.ports.zone_administration import Introduction, NotIntroduced
 from gateway.ports.zone_links import NoZoneLink, ZoneConnection, ZoneLinkBroken, ZoneLinks
@@ -144,6 +146,7 @@ class LinkedClusters:
                         self._progress_of(name, carrier.term),
                         share=share,
                         term=carrier.term,
+                        first=_first_url(self.knowledge.cluster, name),
                         connect=self._connect,
                         stale=self.carriers.drop,
                     )
@@ -357,6 +360,11 @@ class LinkedClusters:
     def _clock_difference(self) -> float:
         talks = [each.talk for each in self._senders()] + [each.talk for each in self._receivers.values()]
         return max((abs(each.clock_difference) for each in talks), default=0.0)
+
+
+def _first_url(cluster: ClusterId, link: LinkName) -> int:
+    """Tell which URL of the other end a link tries first: not the same one for all clusters that have links with it."""
+    return int.from_bytes(blake2b(f"{cluster} {link}".encode(), digest_size=4).digest())
 
 
 async def _told(connection: ZoneConnection) -> list[Member]:

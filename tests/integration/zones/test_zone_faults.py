@@ -141,6 +141,28 @@ def test_links_are_shared_out_again_with_a_node_that_comes() -> None:
     run_zones(scene, **LEASE)
 
 
+def test_links_that_others_dial_are_spread_over_the_nodes_and_come_back_together() -> None:
+    async def scene(world: VirtualZones) -> None:
+        (a,) = await world.clusters("A", nodes=("n1", "n2", "n3", "n4"))
+        others = await world.clusters(*"BCDEFGHIJKLMNOP")
+        await world.zone("z", a, *others)
+        await world.quiet(15.0)
+
+        def dialled() -> list[int]:
+            links = [each.node.linked_clusters for each in a.cluster.nodes.values()]
+            return [sum(view.direction == "in" for view in each.views()) for each in links if each is not None]
+
+        assert sum(dialled()) == len(others)
+        assert max(dialled()) <= len(others) // 2
+        world.network.go_down()
+        await world.until(lambda: not any(each.is_linked(a) for each in others))
+        await world.quiet(3.0)
+        world.network.come_back()
+        await world.linked(a, *others)
+
+    run_zones(scene, **LEASE)
+
+
 def _carried(cluster: ZoneCluster) -> dict[NodeRef, set[LinkName]]:
     """Tell which links each node of a cluster carries."""
     return {
