@@ -118,7 +118,7 @@ async def test_the_picture_shows_what_passes_between_this_cluster_and_the_others
         await expect(picture.get_by_role("listitem").first).to_contain_text("azores")
         told[0] = ZoneLinkReport(name="lisbon/0", events=9000, behind=1, selectors=7, **up)
         await node.presence.tell()
-        await expect(lisbon.locator(".zone-way.out")).not_to_contain_text("– events/s")
+        await expect(lisbon.locator(".zone-way.out")).not_to_contain_text("\N{EN DASH} events/s")
         await lisbon.get_by_role("button").click()
         await expect(page.locator(".panel .facts")).to_contain_text("7 selectors")
         for width in (1400, 390):

@@ -354,7 +354,8 @@ _QUERIES: Final = {
     """,
     "zone_links": """
         WITH l AS (
-            SELECT * EXCLUDE ("hour"), date_trunc('hour', CASE WHEN type = 'zone_link_measured' THEN "until" ELSE "at" END) AS "hour",
+            SELECT * EXCLUDE ("hour"),
+                   date_trunc('hour', CASE WHEN type = 'zone_link_measured' THEN "until" ELSE "at" END) AS "hour",
                    type = 'zone_link_measured' AS m, type = 'zone_link_lost' AS gone
             FROM ev WHERE starts_with(type, 'zone_')
         )
