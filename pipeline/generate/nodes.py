@@ -75,6 +75,9 @@ LINK_LASTS: Final = 40 * MINUTE
 ELECTED_AFTER: Final = 2 * SECOND
 """From the end of a master to the next one."""
 
+UNMISSED: Final = 3
+"""Every master of so many is followed before anybody notices that there is none."""
+
 SUSPECTED_AFTER: Final = 1_200 * MILLISECOND
 """From the silence of a node to the suspicion of another one that has a link with it."""
 
@@ -238,8 +241,10 @@ class Nodes:
             over = self._over(run)
             if over == NEVER:
                 return
-            if run.expires < NEVER:
-                tell(events.MASTER_MISSED, over + SECOND, run.heir, term=term, peer=number)
+            missed = over + SECOND
+            witness = next((each for each, run in enumerate(runs) if run.begins <= missed < self._over(run)), None)
+            if witness is not None and term % UNMISSED:
+                tell(events.MASTER_MISSED, missed, witness, term=term, peer=number)
             at, before = over + ELECTED_AFTER, number
 
     @staticmethod
