@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
@@ -15,7 +16,7 @@ from pipeline.generate.ledger import Ledger
 from pipeline.generate.rows import NONE, Rows, length, rows, word
 from pipeline.generate.texts import node_name
 from pipeline.generate.units import MILLISECOND, MINUTE, NEVER, SECOND, Numbers, Times
-from pipeline.generate.world import World
+from pipeline.generate.world import Run, World
 
 ROOTS: Final = (
     ("prices", 0.62, 180),
@@ -49,6 +50,33 @@ RELEASED: Final = 0.01
 
 REJECTED: Final = 0.001
 """Share that is rejected."""
+
+LINKS: Final = (("c-paris/0", "paris", "out"), ("from:c-tokyo/0", "tokyo", "in"))
+"""Links with other clusters: name, the other end, direction. Each node has one of them, or none."""
+
+EVENTS_PER_LINK: Final = 40.0
+"""A second."""
+
+EVENT_BYTES: Final = 220
+"""Of a value that crosses."""
+
+REPEATED: Final = 0.02
+"""Share of the events that come by two ways."""
+
+REFUSED: Final = 0.001
+"""Share that may not be taken."""
+
+BEHIND: Final = 30
+"""Entries that a link is behind, at most."""
+
+LINK_LASTS: Final = 40 * MINUTE
+"""From when a link came up to when it is lost."""
+
+ELECTED_AFTER: Final = 2 * SECOND
+"""From the end of a master to the next one."""
+
+UNMISSED: Final = 3
+"""Every master of so many is followed before anybody notices that there is none."""
 
 SUSPECTED_AFTER: Final = 1_200 * MILLISECOND
 """From the silence of a node to the suspicion of another one that has a link with it."""
@@ -95,6 +123,7 @@ class Nodes:
             if len(marks):
                 told += self._traffic(random, number, marks, attached.at(number, marks), held.at(number, marks))
                 told += self._queues(random, number, marks, attached.at(number, marks))
+                told += self._links(random, number, marks)
                 told.append(self._bad_tokens(random, number, marks))
         self._attached, self._ledger.attached = attached.rest()
         self._held, self._ledger.held = held.rest()
@@ -149,6 +178,23 @@ class Nodes:
             told.append({column: values[sent + accepted > 0] for column, values in measured.items()})
         return [each for each in told if length(each)]
 
+    def _links(self, random: np.random.Generator, run: int, at: Times) -> list[Rows]:
+        if run % 3 >= len(LINKS):
+            return []
+        link, remote, direction = LINKS[run % 3]
+        since = np.maximum(at - MINUTE, self._world.runs[run].begins)
+        passed = random.poisson((at - since) / SECOND * EVENTS_PER_LINK)
+        comes = direction == "in"
+        repeated = random.binomial(passed, REPEATED) if comes else np.zeros_like(passed)
+        refused = random.binomial(passed - repeated, REFUSED) if comes else np.zeros_like(passed)
+        measured = rows(
+            events.ZONE_LINK_MEASURED, at, run, stream=int(self.streams[run]), link=word(link), remote=word(remote),
+            direction=word(direction), since=since, until=at, events=passed, bytes=passed * EVENT_BYTES,
+            taken=passed - repeated - refused if comes else repeated, repeated=repeated, refused=refused,
+            behind=repeated if comes else random.integers(0, BEHIND, len(at)),
+        )  # fmt: skip
+        return [{column: values[passed > 0] for column, values in measured.items()}]
+
     def _bad_tokens(self, random: np.random.Generator, run: int, marks: Times) -> Rows:
         at = np.repeat(marks, random.poisson(BAD_TOKENS_PER_MINUTE, len(marks)))
         reasons = np.array([word(ErrorCode.TOKEN_INVALID), word(ErrorCode.TOKEN_EXPIRED)])
@@ -159,6 +205,52 @@ class Nodes:
             stream=int(self.streams[run]),
             reason=random.choice(reasons, len(at)),
         )
+
+    def _plan_links(self, tell: Callable[..., None]) -> None:
+        for number, run in enumerate(self._world.runs):
+            if number % 3 >= len(LINKS):
+                continue
+            names = zip(("link", "remote", "direction"), map(word, LINKS[number % 3]), strict=True)
+            link = dict(names)
+            up, down = run.begins + SECOND, run.begins + SECOND + LINK_LASTS
+            if up >= self._over(run):
+                continue
+            tell(events.ZONE_LINK_CONNECTED, up, number, **link)
+            if down + SECOND < self._over(run):
+                reason = ("lost", "refused", "given_up")[number // 3 % 3]
+                tell(events.ZONE_LINK_LOST, down, number, **link, since=up, reason=word(reason))
+                tell(events.ZONE_LINK_CONNECTED, down + SECOND // 2, number, **link)
+                if reason == "refused":
+                    tell(events.ZONE_GAP_FOUND, down + SECOND, number, **link)
+
+    def _plan_masters(self, tell: Callable[..., None]) -> None:
+        """The node that has begun first is the master until it is over, and then the next one is that lives."""
+        runs = self._world.runs
+        at, before, term = min(run.begins for run in runs) + SECOND, NONE, 0
+        while True:
+            number = next((number for number, run in enumerate(runs) if run.begins <= at < self._over(run)), None)
+            if number is None:
+                coming = [run.begins for run in runs if run.begins > at]
+                if not coming:
+                    return
+                at = min(coming) + SECOND
+                continue
+            term += 1
+            tell(events.MASTER_ELECTED, at, number, term=term, peer=before)
+            run = runs[number]
+            over = self._over(run)
+            if over == NEVER:
+                return
+            missed = over + SECOND
+            witness = next((each for each, run in enumerate(runs) if run.begins <= missed < self._over(run)), None)
+            if witness is not None and term % UNMISSED:
+                tell(events.MASTER_MISSED, missed, witness, term=term, peer=number)
+            at, before = over + ELECTED_AFTER, number
+
+    @staticmethod
+    def _over(run: Run) -> int:
+        """Tell when a run does not count among the living any more."""
+        return min(run.drains, run.expires, run.ends)
 
     def _planned(self) -> list[Rows]:
         """All that the plan of the world decides, one row each."""
@@ -185,6 +277,8 @@ class Nodes:
             if run.hangs < NEVER:
                 tell(events.NODE_SUSPICION_CLEARED, run.wakes + 2 * MILLISECOND, run.heir, peer=number)
                 tell(events.NODE_LEASE_LOST, run.wakes + MILLISECOND, number)
+        self._plan_links(tell)
+        self._plan_masters(tell)
         generation = 1
         for outage in self._world.outages:
             generation += outage.lost_writes

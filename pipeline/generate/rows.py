@@ -32,6 +32,7 @@ WORDS: Final = (
     "browser", "mobile", "service",
     "prices", "orders", "chat", "news", "*",
     "jobs/render", "jobs/mail", "sessions",
+    "c-paris/0", "from:c-tokyo/0", "paris", "tokyo", "out", "in", "lost", "refused", "given_up",
 )  # fmt: skip
 """Every text that stands in an event and is one of a few."""
 

@@ -55,7 +55,7 @@ _NAMES: Array = pa.array(
 )
 """Lists of names: of so many selectors, and then of so many properties."""
 
-_WORD_FIELDS: Final = frozenset({"client", "rung", "reason", "cause", "root", "queue"})
+_WORD_FIELDS: Final = frozenset({"client", "rung", "reason", "cause", "root", "queue", "link", "remote", "direction"})
 
 
 def events_table(slice_: Slice, seed: int) -> pa.Table:

@@ -13,6 +13,7 @@ from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
 from pipeline.gold.tables import TABLES, GoldTable
+from pipeline.gold.zones import masters, zone_links
 
 __all__ = [
     "TABLES",
@@ -23,6 +24,7 @@ __all__ = [
     "incident_sessions",
     "incidents",
     "losses",
+    "masters",
     "objectives",
     "queues",
     "refused_sessions",
@@ -30,4 +32,5 @@ __all__ = [
     "slow_consumers",
     "storms",
     "traffic",
+    "zone_links",
 ]

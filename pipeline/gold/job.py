@@ -35,6 +35,7 @@ from pipeline.gold.rejections import rejections
 from pipeline.gold.slow_consumers import slow_consumers
 from pipeline.gold.storms import storms
 from pipeline.gold.words import ENDED
+from pipeline.gold.zones import masters, zone_links
 from pipeline.lake import Lake
 from pipeline.sentences import sentence_of
 from pipeline.spark import address
@@ -68,6 +69,12 @@ SELDOM: Final = tuple(
         events.GRID_REGAINED,
         events.TRAFFIC_MEASURED,
         events.QUEUE_MEASURED,
+        events.ZONE_LINK_CONNECTED,
+        events.ZONE_LINK_LOST,
+        events.ZONE_GAP_FOUND,
+        events.ZONE_LINK_MEASURED,
+        events.MASTER_ELECTED,
+        events.MASTER_MISSED,
     )
 )
 """Events that gold tables are made of, beside sessions and the days of runs: a few hundredths of all, so that one pass
@@ -77,7 +84,8 @@ over bronze takes them out and the tables share them."""
 SELDOM_COLUMNS: Final = (
     "type", "id", "at", "node", "release", "incarnation", "session", "reason", "peer", "peer_incarnation", "since",
     "until", "root", "deliveries", "publishes", "packets", "bytes", "connections", "sessions", "cpu_ms", "away_ms",
-    "lost_writes", "queue", *COUNTS, "settle_max_ms",
+    "lost_writes", "queue", *COUNTS, "settle_max_ms", "term", "remote", "direction", "events", "taken", "repeated",
+    "refused", "behind",
 )  # fmt: skip
 """What the tables need of them: half of what bronze holds is not even read."""
 
@@ -154,6 +162,8 @@ def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambd
         "slow_consumers": slow_consumers(seldom, silver),
         "traffic": traffic(seldom),
         "queues": queues(seldom),
+        "zone_links": zone_links(seldom),
+        "masters": masters(seldom),
         "capacity": capacity(seldom),
         "losses": losses(days),
         "rejections": rejections(rejected),

@@ -353,6 +353,58 @@ QUEUES: Final = GoldTable(
     ),
 )
 
+ZONE_LINKS: Final = GoldTable(
+    "zone_links",
+    "What crossed links with other clusters, and how they fared. One row for each hour, other end and direction.",
+    (
+        _HOUR,
+        Column(
+            "remote",
+            _TEXT,
+            "Name of the other cluster, or of the join; `*` for all that nodes do not count apart.",
+            required=True,
+        ),
+        Column("direction", _TEXT, "`out`: this cluster sent; `in`: it took what came.", required=True),
+        Column("nodes", _TEXTS, "Nodes that had such a link, in the order of their names.", required=True),
+        _count("events", "Events that were sent, or came; those that were sent again count again."),
+        _count("bytes", "Bytes of their values."),
+        _count("taken", "Of those that came, the ones that were new here and are in the grid."),
+        _count("repeated", "Of those that came, the ones that had come before, or were older than what is here."),
+        _count(
+            "refused",
+            "Of those that came, the ones that may not be taken: by the policy, the join, their path or a limit.",
+        ),
+        _count("behind", "The most entries of streams that had yet to be looked at."),
+        _count("connected", "How often a link came up."),
+        _count("lost", "How often one was lost: the network, or the other end, was gone."),
+        _count("hung_up", "How often one of both refused to go on."),
+        _count("gaps", "How often a stream did not reach back to what had crossed: histories lack events."),
+        _by_date("of the hour"),
+    ),
+)
+
+MASTERS: Final = GoldTable(
+    "masters",
+    "Which nodes were the master of their cluster, and when. One row for each time that a node became it.",
+    (
+        _NODE,
+        Column("incarnation", _TEXT, "Which run of that node.", required=True),
+        _RELEASE,
+        Column("term", _COUNT, "Its term: it grows with each master, as long as the grid forgets nothing."),
+        Column("before", _TEXT, "The node that was the master before, as far as this one knew; none if none was."),
+        Column("elected_at", _INSTANT, "When it became the master.", required=True),
+        Column("missed_at", _INSTANT, "When a node first found that there was no master any more; none if none did."),
+        Column(
+            "ended_at",
+            _INSTANT,
+            "When that was found, or the next one became it; none if neither was told until a day later.",
+        ),
+        Column("held_ms", _COUNT, "For how long it was the master, in milliseconds."),
+        Column("vacant_ms", _COUNT, "For how long there was none after that, as far as any node noticed."),
+        _by_date("on which it became the master"),
+    ),
+)
+
 CAPACITY: Final = GoldTable(
     "capacity",
     "How full nodes are, and how that changes. One row for each hour and node.",
@@ -420,6 +472,8 @@ TABLES: Final[Mapping[str, GoldTable]] = {
         SLOW_CONSUMERS,
         TRAFFIC,
         QUEUES,
+        ZONE_LINKS,
+        MASTERS,
         CAPACITY,
         LOSSES,
         REJECTIONS,

@@ -25,7 +25,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 TABLES: Final = (
     "objectives", "incidents", "incident_sessions", "refused_sessions", "storms", "slow_consumers", "traffic",
-    "queues", "capacity", "losses", "rejections",
+    "queues", "zone_links", "masters", "capacity", "losses", "rejections",
 )  # fmt: skip
 """The gold tables that the report shows."""
 

@@ -37,6 +37,12 @@ SLOW: Final = 20
 QUEUES: Final = 30
 """Queues that are shown, those with the most messages first."""
 
+LINKS: Final = 60
+"""Links with other clusters that are shown, in both directions; those with the most events first."""
+
+MASTERS: Final = 30
+"""Times that a node was the master that are shown, the last ones."""
+
 HUES: Final = 6
 """Colours of nodes in timelines; with more nodes they repeat."""
 
@@ -119,6 +125,10 @@ def render(findings: Findings, objective: Objective, *, made_at: datetime, lake:
         rejections=sorted(findings.gold["rejections"], key=lambda row: (-row["gaps"], -row["lines"], row["reason"])),
         lossy=sorted((row for row in findings.gold["losses"] if row["missing"]), key=lambda row: -row["missing"]),
         queues=_queues(findings.gold["queues"]),
+        links=_links(findings.gold["zone_links"]),
+        masters=sorted(findings.gold["masters"], key=lambda row: row["elected_at"])[-MASTERS:],
+        mastered=len(findings.gold["masters"]),
+        most_links=LINKS,
         most_slow=SLOW,
         most_queues=QUEUES,
         most_rows=ROWS,
@@ -170,6 +180,19 @@ def _queues(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
     for each in found.values():
         each["settle_mean_ms"] = each["settle_ms"] / each["accepted"] if each["accepted"] else None
     return sorted(found.values(), key=lambda each: (-each["sent"] - each["given"], each["queue"]))
+
+
+def _links(rows: Sequence[Row]) -> list[Mapping[str, Any]]:
+    """Sum up each link with another cluster, the busiest first."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        key = row["remote"], row["direction"]
+        each = found.setdefault(key, {"remote": key[0], "direction": key[1], "behind": 0, "nodes": set()})
+        for name in ("events", "bytes", "taken", "repeated", "refused", "connected", "lost", "hung_up", "gaps"):
+            each[name] = each.get(name, 0) + row[name]
+        each["behind"] = max(each["behind"], row["behind"])
+        each["nodes"] |= set(row["nodes"])
+    return sorted(found.values(), key=lambda each: (-each["events"], each["remote"], each["direction"]))
 
 
 def _verdict(judged: BurnDown) -> Mapping[str, str]:

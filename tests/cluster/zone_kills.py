@@ -265,7 +265,7 @@ async def settled(stacks: Sequence[ZoneStack]) -> tuple[int, int]:
 @asynccontextmanager
 async def ring(folder: Path) -> AsyncIterator[list[ZoneStack]]:
     """Run A and B in a zone, and C that is joined with both of them in both directions."""
-    async with zone_stacks(folder, "A", "B", "C", **_with_history(folder)) as stacks:
+    async with zone_stacks(folder, "A", "B", "C", **with_history(folder)) as stacks:
         a, b, c = stacks
         await zone_of("europe", a, b)
         for source, target in ((a, c), (b, c), (c, a), (c, b)):
@@ -277,13 +277,13 @@ async def ring(folder: Path) -> AsyncIterator[list[ZoneStack]]:
 @asynccontextmanager
 async def pair(folder: Path) -> AsyncIterator[list[ZoneStack]]:
     """Run A and B in a zone."""
-    async with zone_stacks(folder, "A", "B", **_with_history(folder)) as stacks:
+    async with zone_stacks(folder, "A", "B", **with_history(folder)) as stacks:
         await zone_of("europe", *stacks)
         await all_linked(*stacks, out=(1, 1))
         yield stacks
 
 
-def _with_history(folder: Path) -> dict[str, object]:
+def with_history(folder: Path) -> dict[str, object]:
     """Settings of nodes whose topics below ``log`` keep history."""
     file = folder / "destinations.toml"
     file.write_text(DECLARED, "utf-8")

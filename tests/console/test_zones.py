@@ -76,3 +76,53 @@ async def test_a_viewer_sees_zones_and_cannot_change_them(pair: Pair, browser: B
         for name in ("Remove…", "Join a zone…"):
             await expect(page.get_by_role("button", name=name)).to_be_hidden()
         assert watched.complaints == []
+
+
+async def test_the_picture_shows_what_passes_between_this_cluster_and_the_others(pair: Pair, browser: Browser) -> None:
+    node = pair.n1.gateway.node
+    asked = {"zone": "atlantic", "secret": "a secret of the zone"}
+    assert (await pair.asker.ask(pair.n1, "PUT", "/v1/zone", json=asked)).status == 200
+    assert (await pair.asker.ask(pair.n1, "PUT", "/v1/joins/from-east", json=JOIN)).status == 200
+    zone = node.zones.knowledge.table.zone
+    assert zone is not None
+    there = [
+        Member(zone=zone.uid, cluster=ClusterId(name), name=name, urls=(f"wss://{name}.example:8300",))
+        for name in ("lisbon", "<b>azores</b>")
+    ]
+    await node._context.grid.zones.merge(there, own=ClusterId("x"))
+    up: dict[str, Any] = {"remote": "lisbon", "state": "up"}
+    told = [
+        ZoneLinkReport(name="lisbon/0", events=1000, behind=5, unacknowledged=2, selectors=7, **up),
+        ZoneLinkReport(name="from:lisbon/0", direction="in", events=50, selectors=3, **up),
+        ZoneLinkReport(name="join:from-east/0", remote="from-east", direction="in", state="up", selectors=0),
+        ZoneLinkReport(name="<b>azores</b>/0", remote="<b>azores</b>", state="down", detail="nobody answers"),
+    ]
+    node.presence.zone_links = lambda: tuple(told)
+    await node.presence.tell()
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["administrator"])
+        await page.get_by_role("link", name="Zones").click()
+        picture = page.get_by_role("figure", name="Links of this cluster")
+        await expect(picture.locator(".zone-here")).to_contain_text("in the zone atlantic")
+        lisbon = picture.get_by_role("listitem").filter(has_text="lisbon")
+        await expect(lisbon.locator(".zone-way.out")).to_contain_text("7 behind · 7 selectors wanted there")
+        await expect(lisbon.locator(".zone-way.in")).to_contain_text("3 selectors wanted here")
+        azores = picture.get_by_role("listitem").filter(has_text="<b>azores</b>")
+        await expect(azores.locator(".zone-way.bad.out")).to_contain_text("down")
+        await expect(azores.locator(".zone-way.bad.in")).to_contain_text("no link")
+        east = picture.get_by_role("listitem").filter(has_text="from-east")
+        await expect(east.locator(".zone-way")).to_contain_text("1 selector of the join")
+        await expect(picture).not_to_contain_text("false")
+        # Those that need somebody's attention come first.
+        await expect(picture.get_by_role("listitem").first).to_contain_text("azores")
+        told[0] = ZoneLinkReport(name="lisbon/0", events=9000, behind=1, selectors=7, **up)
+        await node.presence.tell()
+        await expect(lisbon.locator(".zone-way.out")).not_to_contain_text("\N{EN DASH} events/s")
+        await lisbon.get_by_role("button").click()
+        await expect(page.locator(".panel .facts")).to_contain_text("7 selectors")
+        for width in (1400, 390):
+            await page.set_viewport_size({"width": width, "height": 900})
+            overflow = "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            assert not await page.evaluate(overflow)
+        assert watched.complaints == []

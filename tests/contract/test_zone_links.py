@@ -123,6 +123,18 @@ async def test_silence_is_told_and_ends_with_the_next_sign_of_life(harness: Zone
     assert b.silence == 0
 
 
+async def test_an_end_is_not_heard_of_while_nothing_arrives(harness: ZoneLinkHarness) -> None:
+    a, b = await harness.pair()
+    harness.stall("a", "b")
+    reading = asyncio.create_task(is_broken(b))
+    await eventually(lambda: b.silence > 0)
+    a.abort()
+    await eventually(lambda: b.silence > LIMITS.silence)
+    assert not reading.done()
+    await harness.mend("a", "b")
+    assert await reading
+
+
 async def test_who_does_not_read_holds_up_the_sender_and_nothing_grows(harness: ZoneLinkHarness) -> None:
     a, b = await harness.pair()
     sent = 0

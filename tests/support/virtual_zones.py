@@ -262,6 +262,7 @@ class VirtualZones:
                 self._settings,
                 MemoryGridServer(**({"now": self._loop.time, "wall": self._loop.time} | server)),
                 MemoryPeerNetwork(),
+                seed=len(self.all),
                 zone_network=self.network,
                 name=name,
             )

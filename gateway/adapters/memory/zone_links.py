@@ -31,6 +31,12 @@ BURST_SECONDS: Final = 0.2
 STRANGERS: Final = 32
 """Connections at one port that nobody trusts yet; for one more, the oldest is hung up. As in the real adapter."""
 
+ACCEPT_RATE: Final = 50.0
+ACCEPT_BURST: Final = 50.0
+"""Connections that a port accepts in a second, and at once. As in the real adapter."""
+
+_CLOSED: Final = "the other end closed the connection"
+
 _Way: TypeAlias = tuple[str, str]
 """From whom to whom."""
 
@@ -74,14 +80,17 @@ class MemoryZoneNetwork:
 
     Attributes:
         bytes: that were sent, by way: from whom to whom.
+        dialled: how often a port was dialled, whether it could be reached or not.
     """
 
     def __init__(self) -> None:
         self.bytes: dict[_Way, int] = {}
+        self.dialled = 0
         self._ports: dict[str, MemoryZoneLinks] = {}
         self._cut: set[frozenset[str]] = set()
         self._faults: dict[_Way, _Faults] = {}
         self._silent: set[str] = set()
+        self._is_down = False
         self._ends: dict[MemoryZoneConnection, None] = {}
 
     # --- Faults -------------------------------------------------------------------------------------------------------
@@ -96,13 +105,23 @@ class MemoryZoneNetwork:
         self._cut.discard(frozenset((one, other)))
         for way in ((one, other), (other, one)):
             self._faults.pop(way, None)
-        for end in self._ends:
+        for end in tuple(self._ends):
             end.look()
 
     def break_all(self, one: str, other: str) -> None:
         """Break all connections of two ports; they may connect again at once."""
         for end in self._between(one, other):
             end.lose("the network broke it")
+
+    def go_down(self) -> None:
+        """Break all connections of all ports, and let there be none until ``come_back``."""
+        self._is_down = True
+        for end in tuple(self._ends):
+            end.lose("the network broke it")
+
+    def come_back(self) -> None:
+        """End ``go_down``."""
+        self._is_down = False
 
     def delay(self, seconds: float, sender: str, receiver: str) -> None:
         """Hold everything back that *sender* says to *receiver*; order stays."""
@@ -123,7 +142,7 @@ class MemoryZoneNetwork:
     def wake(self, name: str) -> None:
         """End ``silence``."""
         self._silent.discard(name)
-        for end in self._ends:
+        for end in tuple(self._ends):
             end.look()
 
     def is_stalled(self, way: _Way) -> bool:
@@ -154,7 +173,12 @@ class MemoryZoneNetwork:
             NoZoneLink: nobody listens there, or the network is cut.
         """
         port = self._ports.get(name)
-        if port is None or frozenset((name, dialer)) in self._cut or not self._silent.isdisjoint((name, dialer)):
+        if (
+            port is None
+            or self._is_down
+            or frozenset((name, dialer)) in self._cut
+            or not self._silent.isdisjoint((name, dialer))
+        ):
             raise NoZoneLink(f"wss://{name}:{PORT}: nobody answers")
         return port
 
@@ -206,6 +230,8 @@ class MemoryZoneConnection:
         self._trusted = trusted
         self._most = limits.greeting
         self._why = ""
+        self._unheard: bool | None = None
+        """Whether the other end has ended gently; None if it has not ended."""
         self._waiting_since: float | None = None
         self._loop = asyncio.get_running_loop()
         self._bytes = TokenBucket(limits.byte_rate, max(limits.byte_rate * BURST_SECONDS, limits.greeting))
@@ -284,13 +310,23 @@ class MemoryZoneConnection:
 
     def look(self) -> None:
         """Something about the network has changed."""
+        if self._unheard is not None and not self._network.is_stalled(self._incoming.way):
+            self.over(_CLOSED, gently=self._unheard)
         self._incoming.changed.set()
 
     def lose(self, why: str, *, gently: bool = False) -> None:
-        """End it, on both ends; *gently* what was sent before arrives still."""
+        """End it, on both ends; *gently* what was sent before arrives still.
+
+        The other end learns of it when something arrives there again.
+        """
         self.over(why, gently=gently)
         if self.other is not None:
-            self.other.over("the other end closed the connection", gently=gently)
+            self.other.is_left(gently=gently)
+
+    def is_left(self, *, gently: bool) -> None:
+        """The other end has ended."""
+        self._unheard = gently
+        self.look()
 
     def over(self, why: str, *, gently: bool) -> None:
         """End this end of it; no effect on one that has ended."""
@@ -340,6 +376,7 @@ class MemoryZoneLinks:
         self._serve: Serve | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[MemoryZoneConnection, None] = {}
+        self._rate = TokenBucket(ACCEPT_RATE, ACCEPT_BURST)
 
     @property
     def url(self) -> str:
@@ -353,11 +390,14 @@ class MemoryZoneLinks:
 
     async def dial(self, url: str, *, within: float) -> MemoryZoneConnection:
         """See ``ZoneLinks.dial``."""
-        del within
         host = url.removeprefix("wss://").partition(":")[0]
         if not url.startswith("wss://") or not host:
             raise NoZoneLink(f"{url} is no place of a zone link")
-        await asyncio.sleep(0)
+        self._network.dialled += 1
+        wait = self._network.port(host, self.name).wait()
+        await asyncio.sleep(min(wait, within))
+        if wait > within:
+            raise NoZoneLink(f"{url}: nobody accepts the connection")
         other = self._network.port(host, self.name)
         there, back = _Pipe((self.name, host)), _Pipe((host, self.name))
         prints = (self.fingerprint, other.fingerprint)
@@ -373,6 +413,10 @@ class MemoryZoneLinks:
         end.other = other.accept(self.name, there, back, prints)
         end.other.other = end
         return end
+
+    def wait(self) -> float:
+        """Tell in how many seconds it will accept the next connection."""
+        return self._rate.charge(asyncio.get_running_loop().time())
 
     def accept(self, dialer: str, incoming: _Pipe, outgoing: _Pipe, prints: tuple[str, str]) -> MemoryZoneConnection:
         """Take a connection."""

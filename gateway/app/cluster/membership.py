@@ -14,6 +14,7 @@ from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionExpired
+from gateway.app.journal.zone_events import MasterElected, MasterFound, MasterMissed
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.sessions import Sessions
 from gateway.catalogue import log_events as events
@@ -63,7 +64,6 @@ class Membership:
     ) -> None:
         self._me = context.me
         self._wish = wish
-        self._metrics = context.metrics
         self._renew_now = asyncio.Event()
         context.metrics.watch(catalogue.MASTER, lambda: float(self.is_master))
         context.metrics.watch(catalogue.MASTER_KNOWN, lambda: float(self.master is not None))
@@ -151,10 +151,9 @@ class Membership:
         watch = 0.0 if self._reports is None else self._reports.watch
         before, self._table = self._table.master, await self._keep(watch, self._wish())
         if before != self.master:
-            self._metrics.add(catalogue.MASTER_CHANGES)
             self._on_master()
-            shown = [None if each is None else each.node.node for each in (self.master, before)]
-            self._log.emit(events.MASTER_CHANGED, master=shown[0], before=shown[1])
+            kind = MasterElected if self.is_master else MasterMissed if self.master is None else MasterFound
+            self._announce(kind(self.master, before))
         for tell in self._on_table:
             tell(self._table)
         self._watchers.told(watched=self._table.watched)

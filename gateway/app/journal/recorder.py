@@ -13,6 +13,7 @@ from gateway.app.journal.principals import Named, plainly
 from gateway.app.journal.queue_traffic import QueueTally, QueueTraffic
 from gateway.app.journal.traffic import Tally, Traffic
 from gateway.app.journal.writer import Writer
+from gateway.app.journal.zone_traffic import CountedLink, LinkTally, ZoneTraffic
 from gateway.app.runtime.clock import Clock
 from gateway.catalogue import journal_log_events
 from gateway.catalogue import journal_metrics as catalogue
@@ -79,6 +80,7 @@ class Journal:
     Attributes:
         traffic: counts deliveries and publishes; None if there is no journal.
         queues: counts messages; None likewise.
+        zones: counts what crosses links with other clusters; None likewise.
         writer: takes events to the grid; None if there is no journal.
     """
 
@@ -106,6 +108,7 @@ class Journal:
         self._stopped = False
         self.traffic = Traffic() if self._on else None
         self.queues = QueueTraffic() if self._on else None
+        self.zones = ZoneTraffic() if self._on else None
         self.writer = (
             Writer(self._buffer, grid, clock=clock, metrics=metrics, relieved=self._tell_dropped) if self._on else None
         )
@@ -152,6 +155,12 @@ class Journal:
         span = {"since": round(since * MICROSECONDS), "until": self._now()}
         for queue, tally in queues.items():
             self._own(happened.QUEUE_MEASURED, {"queue": queue, **span, **asdict(tally)})
+
+    def measured_links(self, since: float, links: Mapping[CountedLink, LinkTally]) -> None:
+        """Tell what crossed links with other clusters since *since*, in seconds since 1970."""
+        span = {"since": round(since * MICROSECONDS), "until": self._now()}
+        for link, tally in links.items():
+            self._own(happened.ZONE_LINK_MEASURED, {**link._asdict(), **span, **asdict(tally)})
 
     # --- Life ---------------------------------------------------------------------------------------------------------
 

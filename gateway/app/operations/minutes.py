@@ -1,4 +1,4 @@
-"""Tells the journal about once a minute what has passed, updates and messages."""
+"""Tells the journal about once a minute what has passed, updates, messages, and events of other clusters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def measure(context: Context, *, connections: Callable[[], int], sessions:
         sessions: tells how many are held, consoles left out.
     """
     clock, journal = context.clock, context.journal
-    while journal.traffic is not None and journal.queues is not None:
+    while journal.traffic is not None and journal.queues is not None and journal.zones is not None:
         began, before = clock.monotonic(), clock.cpu()
         await asyncio.sleep(INTERVAL)
         # Not the time of day at which it began: the clock may have been set since, back even to before that.
@@ -36,3 +36,4 @@ async def measure(context: Context, *, connections: Callable[[], int], sessions:
             cpu=clock.cpu() - before,
         )
         journal.measured_queues(since, journal.queues.take())
+        journal.measured_links(since, journal.zones.take())

@@ -7,12 +7,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from gateway.app.context import Context
+from gateway.app.journal.zone_events import OUT, ZoneLinkConnected, ZoneLinkGivenUp, ZoneLinkLost
+from gateway.app.journal.zone_traffic import CountedLink
 from gateway.app.zone_links.greeting import NotLinked, Target
 from gateway.app.zone_links.sender import LinkProgress, Sender
 from gateway.app.zone_links.views import ZoneLinkView
 from gateway.catalogue import log_events
 from gateway.catalogue import zone_link_log_events as log
-from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.pacing.backoff import ReconnectBackoff
 from gateway.core.wire.packets import Backoff
 from gateway.core.zones.protocol import ZoneRefusal
@@ -33,6 +34,7 @@ class CarriedLink:
         progress: of the link.
         share: of the topic partitions.
         term: of the lease.
+        first: which of the URLs is tried first; of fewer, the one that is found by counting round.
         connect: opens a connection, and serves what it is for.
         stale: told that another node carries the link by now.
 
@@ -55,6 +57,7 @@ class CarriedLink:
         *,
         share: int,
         term: int,
+        first: int,
         connect: Callable[[CarriedLink, str], Coroutine[Any, Any, None]],
         stale: Callable[[LinkName], None],
     ) -> None:
@@ -69,15 +72,19 @@ class CarriedLink:
         self.since = context.clock.wall()
         self._context = context
         self._name = name
+        self._counted = CountedLink(name, target.label, OUT)
         self._connect = connect
         self._stale = stale
-        self._at = 0
+        self._at = first
         self._task = asyncio.create_task(self._run(), name=f"zone-link-{name}")
 
     async def close(self) -> None:
         """Carry it no more."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        if self.sender is not None:
+            self.sender = None
+            self._context.announce(ZoneLinkGivenUp(self._counted, self.since))
 
     def view(self) -> ZoneLinkView:
         """Describe it."""
@@ -86,7 +93,7 @@ class CarriedLink:
             link=self._name,
             remote=self.remote,
             label=target.label,
-            direction="out",
+            direction=OUT,
             kind=target.crossing.value,
             up=sender is not None,
             detail="" if sender is not None else self.detail,
@@ -103,7 +110,7 @@ class CarriedLink:
     def is_up(self, sender: Sender, remote: str) -> None:
         """A connection is there."""
         self.sender, self.remote, self.since = sender, remote, sender.since
-        self._context.log.emit(log.ZONE_LINK_UP, remote=self.target.label, direction="out", link=self._name)
+        self._context.announce(ZoneLinkConnected(self._counted))
 
     async def _run(self) -> None:
         """Have a connection, for ever."""
@@ -113,12 +120,12 @@ class CarriedLink:
             began = clock.monotonic()
             try:
                 await self._once()
-                why, stale = "it has ended", False
+                why, stale, self._refused = "it has ended", False, False
             except (NoZoneLink, ZoneLinkBroken, NotLinked) as error:
                 why, stale = str(error), isinstance(error, NotLinked) and error.why is ZoneRefusal.STALE
                 self._refused = isinstance(error, NotLinked)
             except Exception as error:  # noqa: BLE001 - the link must outlive its own bugs
-                why, stale = repr(error), False
+                why, stale, self._refused = repr(error), False, False
                 self._context.log.emit(log_events.BACKGROUND_TASK_FAILED, task="zone-link", error=why)
             if self.sender is not None:
                 backoff = backoff.connected(began, BACKOFF)
@@ -131,8 +138,7 @@ class CarriedLink:
     def _is_down(self, why: str) -> None:
         context, label = self._context, self.target.label
         if self.sender is not None:
-            context.metrics.add(catalogue.ZONE_LINKS_LOST)
-            context.log.emit(log.ZONE_LINK_DOWN, remote=label, direction="out", link=self._name, why=why)
+            context.announce(ZoneLinkLost(self._counted, self.since, why, self._refused))
             self.since = context.clock.wall()
         elif why != self.detail:
             context.log.emit(log.ZONE_LINK_FAILED, remote=label, link=self._name, why=why)

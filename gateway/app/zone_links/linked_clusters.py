@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
+from hashlib import blake2b
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.journal.zone_events import ZoneLinkConnected, ZoneLinkLost
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.zone_links.carried_link import CarriedLink
 from gateway.app.zone_links.carriers import Carriers
@@ -28,6 +30,7 @@ from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.messages import encode
 from gateway.core.zones.protocol import Members, Purpose, Refuse, Welcome, ZoneRefusal
 from gateway.core.zones.records import Member, ZoneUid
+from gateway.core.zones.routes import ClusterId
 from gateway.ports import GridUnavailable, LinkName, TooManyRecords, ZoneLinkReport
 from gateway.ports.zone_administration import Introduction, NotIntroduced
 from gateway.ports.zone_links import NoZoneLink, ZoneConnection, ZoneLinkBroken, ZoneLinks
@@ -143,6 +146,7 @@ class LinkedClusters:
                         self._progress_of(name, carrier.term),
                         share=share,
                         term=carrier.term,
+                        first=_first_url(self.knowledge.cluster, name),
                         connect=self._connect,
                         stale=self.carriers.drop,
                     )
@@ -257,28 +261,28 @@ class LinkedClusters:
                 await self._serve_link(receiver)
 
     async def _serve_link(self, receiver: Receiver) -> None:
-        link, label = receiver.source.link, receiver.source.label
+        link = receiver.source.link
         self._receivers[link] = receiver
-        self._context.log.emit(log.ZONE_LINK_UP, remote=label, direction="in", link=link)
+        self._context.announce(ZoneLinkConnected(receiver.counted))
         try:
-            why = await self._serve(receiver)
+            why, refused = await self._serve(receiver)
         finally:
             if self._receivers.get(link) is receiver:
                 del self._receivers[link]
-        self._context.log.emit(log.ZONE_LINK_DOWN, remote=label, direction="in", link=link, why=why)
+        self._context.announce(ZoneLinkLost(receiver.counted, receiver.since, why, refused))
 
-    async def _serve(self, receiver: Receiver) -> str:
-        """Serve a link until it is over; returns why it is."""
+    async def _serve(self, receiver: Receiver) -> tuple[str, bool]:
+        """Serve a link until it is over; returns why it is, and whether one of both does not want the other."""
         try:
             await receiver.run()
         except ZoneLinkBroken as error:
-            return str(error)
+            return str(error), False
         except NotLinked as error:
             if not error.told and not receiver.source.is_meeting:
                 self._context.metrics.add(catalogue.ZONE_LINKS_REFUSED, label=error.why.value)
             await receiver.talk.refuse(error)
-            return str(error)
-        return "it has ended"
+            return str(error), True
+        return "it has ended", False
 
     def _receiver(self, connection: ZoneConnection, judged: Judged) -> Receiver:
         source = judged.source
@@ -356,6 +360,11 @@ class LinkedClusters:
     def _clock_difference(self) -> float:
         talks = [each.talk for each in self._senders()] + [each.talk for each in self._receivers.values()]
         return max((abs(each.clock_difference) for each in talks), default=0.0)
+
+
+def _first_url(cluster: ClusterId, link: LinkName) -> int:
+    """Tell which URL of the other end a link tries first: not the same one for all clusters that have links with it."""
+    return int.from_bytes(blake2b(f"{cluster} {link}".encode(), digest_size=4).digest())
 
 
 async def _told(connection: ZoneConnection) -> list[Member]:

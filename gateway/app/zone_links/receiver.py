@@ -7,13 +7,14 @@ from collections import Counter, deque
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.journal.zone_events import IN, ZoneGapFound
+from gateway.app.journal.zone_traffic import CountedLink
 from gateway.app.zone_links.greeting import NotLinked
 from gateway.app.zone_links.judging import Judge
 from gateway.app.zone_links.knowledge import Knowledge
 from gateway.app.zone_links.talk import Talk
 from gateway.app.zone_links.together import together
 from gateway.app.zone_links.views import ZoneLinkView
-from gateway.catalogue import zone_link_log_events as log
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.zones.interest import InterestTeller
 from gateway.core.zones.protocol import (
@@ -67,6 +68,7 @@ class Receiver:
 
     Attributes:
         source: who sends.
+        counted: the link, as the journal counts it.
         taken: events that are in the grid.
         repeated: events that had come another way, or were older than what is here.
         since: when it began, in seconds since 1970.
@@ -81,6 +83,7 @@ class Receiver:
         limits: ZoneLinkLimits,
     ) -> None:
         self.source = judge.source
+        self.counted = CountedLink(judge.source.link, judge.source.label, IN)
         self.taken = 0
         self.repeated = 0
         self.since = context.clock.wall()
@@ -88,6 +91,7 @@ class Receiver:
         self._context = context
         self._knowledge = knowledge
         self._judge = judge
+        self._traffic = context.journal.zones
         self._inbox: deque[Events] = deque()
         self._inbox_bytes = 0
         self._filled = asyncio.Event()
@@ -115,7 +119,7 @@ class Receiver:
             link=source.link,
             remote=source.cluster,
             label=source.label,
-            direction="in",
+            direction=IN,
             kind=source.crossing.value,
             up=True,
             since=self.since,
@@ -134,7 +138,9 @@ class Receiver:
         """
         self._knowledge.watch(self._changed.set)
         try:
-            await together(self._hear(), self._take(), self._tell(), self.talk.beat(), self._end())
+            await together(
+                *(self._hear(), self._take(), self._tell(), self._end(), self.talk.beat(), self.talk.notice_silence())
+            )
         finally:
             self._knowledge.unwatch(self._changed.set)
             self.talk.count()
@@ -210,8 +216,7 @@ class Receiver:
                 case InterestAsk():
                     await self._tell_all()
                 case Gap():
-                    self._context.metrics.add(catalogue.ZONE_GAPS)
-                    self._context.log.emit(log.ZONE_GAP, remote=self.source.label, partition=message.partition)
+                    self._context.announce(ZoneGapFound(self.counted, message.partition))
                 case _:
                     raise NotLinked(ZoneRefusal.PROTOCOL, f"a sender does not say {type(message).__name__}")
 
@@ -246,7 +251,13 @@ class Receiver:
 
     def _judged(self, message: Events) -> list[ForwardedEvent]:
         self._context.metrics.add(catalogue.ZONE_EVENTS, len(message.events), label="in")
-        return self._judge.judge(message.events, current=message.current)
+        judged = self._judge.judge(message.events, current=message.current)
+        if self._traffic is not None:
+            tally = self._traffic.of(self.counted)
+            tally.events += len(message.events)
+            tally.bytes += sum(len(each.value) for each in message.events)
+            tally.refused += len(message.events) - len(judged)
+        return judged
 
     async def _apply(self, forwarded: list[ForwardedEvent]) -> None:
         """Have events taken; as long as the grid does not, nothing is acknowledged, and the sender waits."""
@@ -267,8 +278,15 @@ class Receiver:
             await asyncio.sleep(GRID_RETRY)
 
     def _count(self, results: list[TakeResult]) -> None:
-        self.taken += sum(isinstance(each, Taken) for each in results)
+        taken = sum(isinstance(each, Taken) for each in results)
         reasons = Counter(_REASONS[each] for each in results if isinstance(each, NotTaken) and each in _REASONS)
-        self.repeated += reasons["duplicate"] + reasons["older"]
+        repeated = reasons["duplicate"] + reasons["older"]
+        self.taken += taken
+        self.repeated += repeated
+        if self._traffic is not None:
+            tally = self._traffic.of(self.counted)
+            tally.taken += taken
+            tally.repeated += repeated
+            tally.refused += reasons["not_created"] + reasons["not_stored"]
         for reason, count in reasons.items():
             self._context.metrics.add(catalogue.ZONE_NOT_APPLIED, count, label=reason)

@@ -17,13 +17,14 @@ from contextlib import suppress
 from typing import Final
 
 from gateway.app.context import Context
+from gateway.app.journal.zone_events import OUT, ZoneGapFound
+from gateway.app.journal.zone_traffic import CountedLink
 from gateway.app.zone_links.greeting import NotLinked, Target
 from gateway.app.zone_links.knowledge import Knowledge
 from gateway.app.zone_links.leaving import Leaving, messages_of
 from gateway.app.zone_links.streams import OutgoingStreams
 from gateway.app.zone_links.talk import Talk
 from gateway.app.zone_links.together import together
-from gateway.catalogue import zone_link_log_events as log
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.topics.selector_map import SelectorMap
@@ -165,6 +166,8 @@ class Sender:
         self._progress = progress
         self._leaving = leaving
         self._window = SendWindow()
+        self._traffic = context.journal.zones
+        self._counted = CountedLink(progress.link, target.label, OUT)
         self._scans = TokenBucket(SCAN_RATE, SCAN_BURST)
         self._feeds: dict[int, _Feed] = {}
         self._ready: deque[int] = deque()
@@ -199,7 +202,9 @@ class Sender:
             if self._target.selectors is not None:
                 new = self._progress.heard.whole(0, self._target.selectors)
                 self._interested(new)
-            await together(self._hear(), self._send(), self._note(), self._tell(), self.talk.beat())
+            await together(
+                *(self._hear(), self._send(), self._note(), self._tell(), self.talk.beat(), self.talk.notice_silence())
+            )
         finally:
             self._knowledge.unwatch(self._changed.set)
             for number in tuple(self._feeds):
@@ -328,8 +333,7 @@ class Sender:
         if batch is None:
             return False
         if isinstance(batch, PositionLost):
-            self._context.metrics.add(catalogue.ZONE_GAPS)
-            self._context.log.emit(log.ZONE_GAP, remote=self._target.label, partition=feed.number)
+            self._context.announce(ZoneGapFound(self._counted, feed.number))
             await self.talk.say(Gap(feed.number))
             feed.position = None
             return True
@@ -394,6 +398,10 @@ class Sender:
         self._window.sent(len(data), len(message.events), number)
         await self.talk.say_encoded(data)
         self._progress.events += len(message.events)
+        if self._traffic is not None:
+            tally = self._traffic.of(self._counted)
+            tally.events += len(message.events)
+            tally.bytes += sum(len(each.value) for each in message.events)
         self._context.metrics.add(catalogue.ZONE_EVENTS, len(message.events), label="out")
 
     def _reached(self, feed: _Feed) -> None:
@@ -420,6 +428,9 @@ class Sender:
         progress = self._progress
         while True:
             await asyncio.sleep(CURSOR_SECONDS)
+            if self._traffic is not None and (behind := self.behind):
+                tally = self._traffic.of(self._counted)
+                tally.behind = max(tally.behind, behind)
             moved = {number: place for number, place in progress.cursors.items() if progress.noted.get(number) != place}
             if not moved:
                 continue

@@ -114,13 +114,26 @@ class Talk:
                     return message
 
     async def beat(self) -> None:
-        """Say something now and then, and notice if the other end does not."""
+        """Say something now and then, for ever.
+
+        Raises:
+            ZoneLinkBroken: see there.
+        """
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            if self._clock.monotonic() - self._said >= BEAT_SECONDS:
+                await self.say(Beat(int(self._clock.wall() * MILLISECONDS)))
+
+    async def notice_silence(self) -> None:
+        """Notice if the other end says nothing; also while nothing can be said to it, as the connection is full.
+
+        Raises:
+            ZoneLinkBroken: it is silent for too long.
+        """
         before = self._clock.monotonic()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             now = self._clock.monotonic()
-            if now - self._said >= BEAT_SECONDS:
-                await self.say(Beat(int(self._clock.wall() * MILLISECONDS)))
             slept, before = now - before > LATE_BEATS * BEAT_SECONDS, now
             if not slept and self.connection.silence > self._silence:
                 raise ZoneLinkBroken(f"nothing was heard for {self.connection.silence:.1f} s")

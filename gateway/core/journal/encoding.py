@@ -13,7 +13,7 @@ from gateway.core.journal.fields import ENVELOPE, FIELDS, Field, FieldKind
 from gateway.core.types import Incarnation, NodeId, SessionId
 from gateway.core.wire.errors import GatewayError
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Written into every record. It grows when fields are added; a field is never given another meaning or kind, and none
 is removed, so that whoever reads a newer journal than he knows misses what was added and nothing else."""
 

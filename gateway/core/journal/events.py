@@ -154,6 +154,44 @@ QUEUE_MEASURED = EventType(
     ),
     about_session=False,
 )  # fmt: skip
+MASTER_ELECTED = EventType(
+    "master_elected",
+    "The node has become the master of its cluster. The peer was it before, as far as the node knew.",
+    ("term", "peer", "peer_incarnation"),
+    about_session=False,
+)
+MASTER_MISSED = EventType(
+    "master_missed",
+    "The node finds that its cluster has no master. The peer was the last one, in that term.",
+    ("term", "peer", "peer_incarnation"),
+    about_session=False,
+)
+ZONE_LINK_CONNECTED = EventType(
+    "zone_link_connected", "A link with another cluster is up.", ("link", "remote", "direction"), about_session=False
+)
+ZONE_LINK_LOST = EventType(
+    "zone_link_lost",
+    "A link with another cluster has ended, which was up since `since`; the reason tells whether one of both `refused` "
+    "it, or the node has `given_up` to carry it, or it was just `lost`.",
+    ("link", "remote", "direction", "since", "reason"),
+    about_session=False,
+)
+ZONE_GAP_FOUND = EventType(
+    "zone_gap_found",
+    "The stream of the sending cluster did not reach back to what had crossed a link: histories on the other side lack "
+    "events.",
+    ("link", "remote", "direction"),
+    about_session=False,
+)
+ZONE_LINK_MEASURED = EventType(
+    "zone_link_measured",
+    "What crossed a link with another cluster from `since` to `until`, about once a minute: one record for each link "
+    "with traffic, or behind, the busiest ones; the rest together under the link `*`.",
+    (
+        "link", "remote", "direction", "since", "until", "events", "bytes", "taken", "repeated", "refused", "behind",
+    ),
+    about_session=False,
+)  # fmt: skip
 EVENTS_DROPPED = EventType(
     "events_dropped",
     "`count` events of this node are missing: they could not be written in time. The numbers of their ids are missing, "

@@ -85,7 +85,11 @@ _TOLD: Final = (
     ),
     Field("lost", FieldKind.NUMBER, "Packets known to be lost, as reported to the client; none if unknown."),
     Field("packets", FieldKind.NUMBER, "Packets that waited for the client."),
-    Field("bytes", FieldKind.NUMBER, "Bytes: that waited for the client, or of the values that were delivered."),
+    Field(
+        "bytes",
+        FieldKind.NUMBER,
+        "Bytes: that waited for the client, or of the values that were delivered, or crossed a link.",
+    ),
     Field("names", FieldKind.TEXTS, "Names of properties, or selectors, that changed; the first 20."),
     Field("count", FieldKind.NUMBER, "How many there are: names that changed, selections in force, sessions, events."),
     Field("peer", FieldKind.TEXT, "The other node: the previous owner, or the one whose lease expired."),
@@ -126,6 +130,37 @@ _TOLD: Final = (
         since=3,
     ),
     Field("settle_max_ms", FieldKind.NUMBER, "The most of one of them.", since=3),
+    Field("term", FieldKind.NUMBER, "Term of the master: it grows with each one.", since=4),
+    Field(
+        "link",
+        FieldKind.TEXT,
+        "The link: id of the other cluster or `join:` and its name, and behind a slash which share of the topic "
+        "partitions it carries; before it `from:` if the other cluster has dialled. `*` for all that the node does not "
+        "count apart.",
+        since=4,
+    ),
+    Field("remote", FieldKind.TEXT, "Name of the other cluster, or of the join that the link is for.", since=4),
+    Field("direction", FieldKind.TEXT, "`out`: the node sends over the link; `in`: it takes what comes.", since=4),
+    Field("events", FieldKind.NUMBER, "Events that were sent over the link, or came over it.", since=4),
+    Field("taken", FieldKind.NUMBER, "Of those that came, the ones that were new here and are in the grid.", since=4),
+    Field(
+        "repeated",
+        FieldKind.NUMBER,
+        "Of those that came, the ones that had come before, or were older than what is here.",
+        since=4,
+    ),
+    Field(
+        "refused",
+        FieldKind.NUMBER,
+        "Of those that came, the ones that may not be taken: by the policy, the join, their path or a limit.",
+        since=4,
+    ),
+    Field(
+        "behind",
+        FieldKind.NUMBER,
+        "The most entries of streams that had yet to be looked at for the link, of what was counted each second.",
+        since=4,
+    ),
 )
 
 FIELDS: Final[Mapping[str, Field]] = {each.name: each for each in (*ENVELOPE, *_TOLD)}

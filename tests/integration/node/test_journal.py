@@ -386,8 +386,11 @@ async def test_a_grid_that_takes_no_journal_slows_nobody(
         monkeypatch.undo()
 
 
+_TELLERS = ("session_events", "node_events", "zone_events", "recorder")
+
+
 def test_every_event_is_declared_where_it_can_be_told() -> None:
     """No event of the schema is forgotten by what is announced, or by the recorder itself."""
     sources = Path(__file__).parents[3] / "gateway/app/journal"
-    text = "".join((sources / f"{each}.py").read_text() for each in ("session_events", "node_events", "recorder"))
+    text = "".join((sources / f"{each}.py").read_text() for each in _TELLERS)
     assert [name for name in EVENT_TYPES if f"happened.{name.upper()}" not in text] == []

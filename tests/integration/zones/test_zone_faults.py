@@ -141,6 +141,28 @@ def test_links_are_shared_out_again_with_a_node_that_comes() -> None:
     run_zones(scene, **LEASE)
 
 
+def test_links_that_others_dial_are_spread_over_the_nodes_and_come_back_together() -> None:
+    async def scene(world: VirtualZones) -> None:
+        (a,) = await world.clusters("A", nodes=("n1", "n2", "n3", "n4"))
+        others = await world.clusters(*"BCDEFGHIJKLMNOP")
+        await world.zone("z", a, *others)
+        await world.quiet(15.0)
+
+        def dialled() -> list[int]:
+            links = [each.node.linked_clusters for each in a.cluster.nodes.values()]
+            return [sum(view.direction == "in" for view in each.views()) for each in links if each is not None]
+
+        assert sum(dialled()) == len(others)
+        assert max(dialled()) <= len(others) // 2
+        world.network.go_down()
+        await world.until(lambda: not any(each.is_linked(a) for each in others))
+        await world.quiet(3.0)
+        world.network.come_back()
+        await world.linked(a, *others)
+
+    run_zones(scene, **LEASE)
+
+
 def _carried(cluster: ZoneCluster) -> dict[NodeRef, set[LinkName]]:
     """Tell which links each node of a cluster carries."""
     return {
@@ -197,6 +219,32 @@ def test_a_link_that_is_deaf_in_one_way_is_broken_and_made_anew(deaf: str) -> No
         assert a.got("news/1") == ["late"]
 
     run_zones(scene)
+
+
+def test_a_link_that_dies_while_it_is_full_is_noticed_by_both_ends() -> None:
+    """Nothing can be said any more, not even a beat, and nothing arrives: neither end is told by the other."""
+
+    async def scene(world: VirtualZones) -> None:
+        a, b = await world.clusters("A", "B")
+        await world.zone("z", a, b)
+        await a.select("news/**")
+        await world.interest_known(a, b)
+        for way in (("b-n1", "a-n1"), ("a-n1", "b-n1")):
+            world.network.stall(*way)
+        for number in range(160):
+            await b.publish(f"news/{number}", "x" * 25_000)
+        await world.until(lambda: not b.is_linked(a))
+        await world.until(lambda: not _receives(a))
+        world.network.mend("a-n1", "b-n1")
+        await world.until(lambda: len(a.values) == 160)
+
+    run_zones(scene)
+
+
+def _receives(cluster: ZoneCluster) -> bool:
+    """Tell whether a cluster has a link that another one has dialled."""
+    links = cluster.node.node.linked_clusters
+    return links is not None and any(each.direction == "in" for each in links.views())
 
 
 def test_a_slow_link_holds_nobody_else_up_and_is_bounded() -> None:

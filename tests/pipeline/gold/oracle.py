@@ -352,6 +352,44 @@ _QUERIES: Final = {
                coalesce(max(settle_max_ms), 0) AS settle_max_ms, date_trunc('hour', "until")::DATE AS "date"
         FROM ev WHERE type = 'queue_measured' GROUP BY ALL
     """,
+    "zone_links": """
+        WITH l AS (
+            SELECT * EXCLUDE ("hour"),
+                   date_trunc('hour', CASE WHEN type = 'zone_link_measured' THEN "until" ELSE "at" END) AS "hour",
+                   type = 'zone_link_measured' AS m, type = 'zone_link_lost' AS gone
+            FROM ev WHERE starts_with(type, 'zone_')
+        )
+        SELECT "hour", remote, direction, list_sort(list(DISTINCT node)) AS nodes,
+               coalesce(sum(events) FILTER (m), 0) AS events, coalesce(sum(bytes) FILTER (m), 0) AS bytes,
+               coalesce(sum(taken) FILTER (m), 0) AS taken, coalesce(sum(repeated) FILTER (m), 0) AS repeated,
+               coalesce(sum(refused) FILTER (m), 0) AS refused, coalesce(max(behind) FILTER (m), 0) AS behind,
+               count(*) FILTER (type = 'zone_link_connected') AS connected,
+               count(*) FILTER (gone AND reason IS DISTINCT FROM 'refused' AND reason IS DISTINCT FROM 'given_up')
+                   AS lost,
+               count(*) FILTER (gone AND reason = 'refused') AS hung_up,
+               count(*) FILTER (type = 'zone_gap_found') AS gaps, "hour"::DATE AS "date"
+        FROM l GROUP BY "hour", remote, direction
+    """,
+    "masters": """
+        WITH e AS (
+            SELECT incarnation, term, max(node) AS node, max("release") AS "release", max(peer) AS "before",
+                   min("at") AS elected_at
+            FROM ev WHERE type = 'master_elected' GROUP BY incarnation, term
+        ), known AS (
+            SELECT e.*,
+                   (SELECT min("at") FROM ev m WHERE m.type = 'master_missed' AND m.peer_incarnation = e.incarnation
+                    AND m.term = e.term) AS missed_at,
+                   (SELECT min(n.elected_at) FROM e n WHERE n.elected_at > e.elected_at) AS next_at
+            FROM e
+        )
+        SELECT node, incarnation, "release", term, "before", elected_at, missed_at,
+               least(missed_at, next_at) AS ended_at,
+               (epoch_us(least(missed_at, next_at)) - epoch_us(elected_at)) // 1000 AS held_ms,
+               CASE WHEN missed_at IS NOT NULL AND next_at IS NOT NULL
+                    THEN greatest((epoch_us(next_at) - epoch_us(missed_at)) // 1000, 0) END AS vacant_ms,
+               elected_at::DATE AS "date"
+        FROM known
+    """,
     "capacity": """
         WITH h AS (
             SELECT date_trunc('hour', "until") AS "hour", node, max(connections) AS connections_peak,

@@ -188,6 +188,25 @@ def write_lake(lake: Path, *, evil: str = "alice") -> None:
             }
         ],
     )
+    crossed = {"hour": NOON, "remote": evil, "nodes": ["n1"], "date": NOON.date()}
+    write_gold(
+        gold,
+        "zone_links",
+        [
+            {**crossed, "direction": "out", "events": 4_321, "bytes": 99_000, "behind": 17, "connected": 2, "lost": 1},
+            {**crossed, "direction": "in", "events": 5_432, "taken": 5_400, "repeated": 31, "refused": 1, "gaps": 3},
+            {**crossed, "hour": at(3600), "direction": "out", "events": 1_000, "behind": 5},
+        ],
+    )
+    reigns = {"incarnation": "ab12", "elected_at": at(-900), "date": NOON.date()}
+    write_gold(
+        gold,
+        "masters",
+        [
+            {**reigns, "node": "n1", "term": 3, "ended_at": at(0), "held_ms": 900_000, "vacant_ms": 1_500},
+            {**reigns, "node": evil, "term": 4, "before": "n1", "elected_at": at(2)},
+        ],
+    )
     write_gold(gold, "traffic", [{"hour": NOON, "root": evil, "deliveries": 5000, "date": NOON.date()}])
     write_gold(
         gold, "capacity", [{"hour": NOON, "node": "n2", "connections_peak": 3, "cpu_share": 0.5, "date": NOON.date()}]

@@ -107,6 +107,14 @@ def test_it_tells_what_the_tables_hold(lake: Path) -> None:
     assert "1 of these were sent every update that they had missed, 1 current values" in told
 
 
+def test_links_with_other_clusters_are_summed_up_for_each_direction(lake: Path) -> None:
+    told = words(page_of(lake).split('id="zones"')[1])
+    told = told.replace("\N{EN DASH}", "-")
+    assert "alice out n1 5 321 99 000 - - - 17 2 1 0 0" in told
+    assert "alice in n1 5 432 0 5 400 31 1 - 0 0 0 3" in told
+    assert "n1 3 2026-01-02 11:45:00 - 15 min 1.5 s" in told
+
+
 def test_tables_of_a_release_that_knew_no_replay_are_told_beside_newer_ones(lake: Path) -> None:
     for name in ("objectives", "incidents", "incident_sessions"):
         (file,) = (lake / "gold" / name).rglob("*.parquet")
@@ -244,6 +252,8 @@ def test_a_quiet_day_is_told_as_one(tmp_path: Path) -> None:
         "Nobody came back on these days.",
         "No node died, hung or was drained, and none lost the grid.",
         "There were none.",
+        "No link with another cluster was up.",
+        "No node became the master on these days.",
     )
     for sentence in sentences:
         assert sentence in told

@@ -35,9 +35,11 @@ async def test_a_minute_is_a_minute_if_the_clock_is_set_in_it(step: float, monke
         traffic=SimpleNamespace(take=lambda: (None, {})),
         measured=measured,
         queues=SimpleNamespace(take=lambda: ()),
+        zones=SimpleNamespace(take=dict),
         measured_queues=lambda since, _: told.append(since),
+        measured_links=lambda since, _: told.append(since),
     )
     context: Any = SimpleNamespace(clock=Clock(monotonic=monotonic, wall=wall), journal=journal)
     monkeypatch.setattr(asyncio, "sleep", slept)
     await minutes.measure(context, connections=lambda: 0, sessions=lambda: 0)
-    assert told == [pytest.approx(wall() - INTERVAL)] * 2, "of traffic, and of queues"
+    assert told == [pytest.approx(wall() - INTERVAL)] * 3, "of traffic, of queues and of links"

@@ -11,6 +11,9 @@ import { RecordView } from "./records.js";
 /** Milliseconds between two looks that tell a rate, at least: nodes tell of their links every few seconds. */
 const SPAN = 4000;
 
+/** Other ends that the picture shows, at most: first those whose links are not up. */
+const DRAWN = 24;
+
 /** Characters of a secret, at least. */
 const LEAST_SECRET = 16;
 
@@ -30,6 +33,7 @@ const ABOUT = {
 export class Zones extends RecordView {
   /** @type {Map<string, {at: number, events: number, rate: number | null}>} What was seen last of each link. */
   #looks = new Map();
+  #picture = el("figure", { class: "zone-map card", hidden: true, "aria-label": "Links of this cluster" });
 
   /** @param {import("../main.js").Context} context */
   constructor(context) {
@@ -44,6 +48,7 @@ export class Zones extends RecordView {
       danger: false,
       right: "zones:change",
     });
+    this.element.querySelector(".split")?.before(this.#picture);
   }
 
   /**
@@ -62,6 +67,7 @@ export class Zones extends RecordView {
       ...joins.items.map((/** @type {any} */ each) => itemOf("join", { ...each, id: each.name, hops: each.most_hops })),
     ];
     for (const each of items) for (const link of each.links) this.#look(each, link);
+    this.#draw(items);
     return { items, cursor: null };
   }
 
@@ -169,6 +175,73 @@ export class Zones extends RecordView {
     return rates.includes(null) ? null : rates.reduce((sum, each) => /** @type {number} */ (sum) + /** @type {number} */ (each), 0);
   }
 
+  // --- The picture --------------------------------------------------------------------------------------------------
+
+  /**
+   * Draw this cluster, the others and the joins, and what passes between them.
+   *
+   * @param {Item[]} items
+   */
+  #draw(items) {
+    const zone = items.find(({ kind, here }) => kind === "zone" && here);
+    const own = items.find(({ kind, here }) => kind === "member" && here);
+    const ends = items.filter(({ kind, here }) => kind === "join" || (kind === "member" && !here));
+    this.#picture.hidden = ends.length === 0;
+    if (ends.length === 0) return;
+    ends.sort((one, other) => Number(isUp(one)) - Number(isUp(other)));
+    const rest = ends.length - DRAWN;
+    const focused = this.#picture.contains(document.activeElement) ? document.activeElement?.id : "";
+    this.#picture.replaceChildren(
+      el(
+        "div",
+        { class: "zone-here" },
+        el("strong", { class: "mono" }, plain(own?.name || own?.id || "this cluster")),
+        el("span", { class: "quiet" }, zone === undefined ? "in no zone" : `in the zone ${plain(zone.name || zone.id)}`),
+      ),
+      el("ul", { class: "zone-ends" }, ...ends.slice(0, DRAWN).map((each, place) => this.#end(each, place))),
+      ...(rest > 0 ? [el("figcaption", { class: "quiet" }, `and ${count(rest)} more, which are in the list below`)] : []),
+    );
+    if (focused) document.getElementById(focused)?.focus();
+  }
+
+  /**
+   * @param {Item} item
+   * @param {number} place
+   */
+  #end(item, place) {
+    const name = el(
+      "button",
+      { type: "button", class: "zone-end small", id: `zone-end-${place}`, onclick: () => this.select(item) },
+      el("span", { class: "mono" }, title(item)),
+      badge(item.kind, "info"),
+    );
+    const wanted = item.kind === "member" ? ["out", "in"] : [item.direction];
+    return el("li", {}, el("div", { class: "zone-ways" }, ...wanted.map((direction) => this.#way(item, direction))), name);
+  }
+
+  /**
+   * One direction: the links of all nodes that there are.
+   *
+   * @param {Item} item
+   * @param {string} direction
+   */
+  #way(item, direction) {
+    const links = item.links.filter((each) => each.direction === direction);
+    const up = links.length > 0 && links.every(({ state }) => state === "up");
+    const behind = links.reduce((sum, each) => sum + each.behind + each.unacknowledged, 0);
+    const selectors = item.kind === "join" ? item.selectors.length : Math.max(0, ...links.map((each) => each.selectors));
+    const told = item.kind === "join" ? "of the join" : direction === "out" ? "wanted there" : "wanted here";
+    const words = up ? [`${rate(this.#rate({ ...item, links }))} events/s`] : [links.length === 0 ? "no link" : plain(links.find(({ state }) => state !== "up")?.state ?? "down")];
+    if (up && direction === "out") words.push(`${count(behind)} behind`);
+    words.push(`${count(selectors)} ${selectors === 1 ? "selector" : "selectors"} ${told}`);
+    return el(
+      "div",
+      { class: `zone-way ${direction} ${up ? "good" : "bad"}` },
+      el("span", { class: "visually-hidden" }, direction === "out" ? "from here to there: " : "from there to here: "),
+      el("span", { class: "zone-words" }, words.join(" · ")),
+    );
+  }
+
   // --- Changes ------------------------------------------------------------------------------------------------------
 
   /** @param {Item | null} item - The zone that is joined; null for one that is named in the dialog. */
@@ -234,6 +307,11 @@ export class Zones extends RecordView {
 function itemOf(kind, told) {
   const empty = { id: "", name: "", here: false, links: [], active: false, members: 0, made: null, direction: "", selectors: [], urls: [], fingerprints: [], hops: 0 };
   return { ...empty, ...told, kind };
+}
+
+/** @param {Item} item */
+function isUp({ links }) {
+  return links.length > 0 && links.every(({ state }) => state === "up");
 }
 
 /** @param {Item} item */

@@ -1,0 +1,25 @@
+"""All links of a zone come back at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.zones.reconnect import simulate
+
+pytestmark = pytest.mark.promise("P18")
+
+PAUSE = 5.0
+"""Seconds between two attempts to have a link, at most."""
+
+
+@pytest.mark.parametrize(
+    ("clusters", "nodes", "most"),
+    [(6, 3, 5), pytest.param(50, 20, 20, marks=[pytest.mark.thorough, pytest.mark.timeout(1_800)])],
+)
+def test_all_links_are_back_within_two_pauses_and_spread_over_the_nodes(clusters: int, nodes: int, most: int) -> None:
+    (found,) = simulate(clusters, nodes, (30.0,))
+    assert found.links == clusters * (clusters - 1)
+    assert found.up[100] <= 2 * PAUSE
+    assert found.missing == 0
+    assert found.most_carried <= most
+    assert found.most_served <= most
