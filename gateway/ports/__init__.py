@@ -200,7 +200,7 @@ from gateway.ports.queues import (
     SettleStep,
 )
 from gateway.ports.revocations import AllRevocations, RevocationChanges, RevocationNews, RevocationStore, Unblocked
-from gateway.ports.sessions import (
+from gateway.ports.session_records import (
     ALL_SAVED,
     Claimed,
     ClaimRefused,
@@ -218,9 +218,9 @@ from gateway.ports.sessions import (
     SessionEnd,
     SessionPage,
     SessionRecord,
-    SessionStore,
     WillExecutor,
 )
+from gateway.ports.sessions import SessionStore
 from gateway.ports.streams import EventSink, EventSource
 from gateway.ports.telemetry import NO_TRACER, EventLog, Metrics, NoTracer, Operation, Span, Tracer
 from gateway.ports.topics import (

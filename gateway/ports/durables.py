@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.core.types import SessionId
-from gateway.ports.sessions import Ownership
+from gateway.ports.session_records import Ownership
 
 MOST_DURABLES: Final = 100
 """Durable subscriptions of one principal: a few for each of its programs (P20)."""

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from gateway.core.types import RequestNumber, SessionId
-from gateway.ports.sessions import Ownership
+from gateway.ports.session_records import Ownership
 from gateway.ports.topics import StreamPosition
 
 TAKE_WITHIN: Final = 1.0

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from gateway.core.types import GridGeneration, NodeRef
 from gateway.core.wire.codes import MirrorMode
-from gateway.ports.sessions import ALL_SAVED, Ownership, SavedUntil
+from gateway.ports.session_records import ALL_SAVED, Ownership, SavedUntil
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from gateway.core.types import SessionId, TopicPath
 from gateway.ports.errors import Fenced
-from gateway.ports.sessions import Ownership
+from gateway.ports.session_records import Ownership
 
 COUNTS_APART: Final = 1.0
 """Seconds between two counts of a tree that are told, at least: while thousands come, each who watches is told how many

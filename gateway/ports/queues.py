@@ -12,7 +12,7 @@ from gateway.core.wire.queue_packets import (
     Settlement,
 )
 from gateway.ports.errors import Fenced, GridRefused
-from gateway.ports.sessions import Ownership
+from gateway.ports.session_records import Ownership
 from gateway.ports.topics import StreamPosition
 
 MESSAGE_BYTES: Final = 256

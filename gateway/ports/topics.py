@@ -13,7 +13,7 @@ from gateway.core.types import EventId, GridGeneration, RequestNumber, TopicPath
 from gateway.core.zones.routes import Arrival, Path
 from gateway.core.zones.stamps import Origin, Stamp
 from gateway.ports.errors import Fenced, GridRefused
-from gateway.ports.sessions import Ownership
+from gateway.ports.session_records import Ownership
 
 NEVER: Final = 0
 """In the place of a time: a value does not end."""

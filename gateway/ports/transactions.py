@@ -10,7 +10,7 @@ from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.types import DeliveryTag, MessageId, RequestNumber, SessionId, TopicPath
 from gateway.core.wire.queue_packets import Settlement
 from gateway.ports.queues import QueueBounds
-from gateway.ports.sessions import Ownership
+from gateway.ports.session_records import Ownership
 
 MOST_TRANSACTIONS: Final = 16
 """Transactions that a session may have open (P20): tasks of one process that each work on their own."""
