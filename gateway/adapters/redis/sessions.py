@@ -179,17 +179,16 @@ class RedisSessions:
         """See ``SessionStore.confirm``."""
         replies = await self._batcher.call_all(
             [
-                scripts.SESSION_KEEP(
-                    *self._keys_to_change(ownership.session),
-                    *(str(ownership.owner), ownership.epoch, "", proved),
-                    *_NO_LIST_CHANGES,
+                scripts.SESSION_CONFIRM(
+                    *(self._keys.session(ownership.session), self._opened(ownership.session), self._grid.seal),
+                    *(str(ownership.owner), ownership.epoch, proved),
                 )
                 for ownership, proved in proofs
             ],
             gated=True,
         )
         self._see_to(*replies)
-        return [reply == b"ok" for reply in replies]
+        return [reply == 1 for reply in replies]
 
     async def disconnect(self, ownership: Ownership) -> None:
         """See ``SessionStore.disconnect``."""

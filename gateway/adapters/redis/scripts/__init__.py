@@ -168,6 +168,7 @@ SESSION_KEEP: Final = Script("session_change", keys=3, begins=("session_absent",
 """``SESSION_CHANGE`` of what an established session needs to go on: a proof of its token, new credentials."""
 SESSION_CLAIM: Final = Script("session_claim", keys=5, timed=True, begins=("claim_refusal",))
 SESSION_CLAIMABLE: Final = Script("session_claimable", keys=5, timed=True, begins=("claim_refusal",))
+SESSION_CONFIRM: Final = Script("session_confirm", keys=2)
 SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, begins=("selections",))
 SESSION_DISCONNECT: Final = Script("session_disconnect", keys=5, timed=True, begins=("session_absent",))
 SESSION_DUE: Final = Script("session_due", keys=2, timed=True)
