@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -27,6 +27,7 @@ from gateway.ports import (
     Backup,
     EventLog,
     ExpiredLease,
+    GridUnavailable,
     LeaseLost,
     LeaseTable,
     LostNode,
@@ -73,6 +74,18 @@ INBOX_MESSAGES: Final = 1_000
 """Messages that an inbox keeps, about; a node that reads so late that more were written learns the rest by fencing."""
 
 
+class _Step(NamedTuple):
+    """The clock of Redis was set, and that was recorded in the grid.
+
+    Attributes:
+        step: by how much, in milliseconds.
+        shift: by how much it is ahead of the time of the grid since, likewise.
+    """
+
+    step: int
+    shift: int
+
+
 class RedisNodes:
     """Who is there, by the grid's clock.
 
@@ -110,6 +123,8 @@ class RedisNodes:
         self._write_gate = write_gate
         self._tail = tail
         self._foreign = foreign
+        self._unanswered: _Step | None = None
+        """What this node had recorded, perhaps: there was no answer."""
 
     async def join(self, node: NodeRef, *, lease: float, saved_ago: float | None = None) -> None:
         """See ``NodeDirectory.join``."""
@@ -389,6 +404,12 @@ class RedisNodes:
             self._foreign.skipped(self._keys.reports, str(node), error)
             return None
 
+    def _tell_of_step(self, step: _Step) -> None:
+        self._metrics.add(GRID_CLOCK_STEPS)
+        self._log.emit(
+            GRID_CLOCK_STEPPED, seconds=round(step.step / 1000, 3), shift_seconds=round(step.shift / 1000, 3)
+        )
+
     async def _see_to_clock(self, said: int, shift: int, asked: float, answered: float) -> None:
         """Follow the clock of Redis; should it have been set, record that in the grid, unless another node was first.
 
@@ -396,21 +417,30 @@ class RedisNodes:
             GridUnavailable: nobody knows whether that was recorded; the next renewal finds the same, or that it was.
         """
         clock, keys = self._clock, self._keys
+        if self._unanswered is not None:
+            # Of the millisecond, so nobody else has recorded it: it was this node, and nobody has told of it.
+            unanswered, self._unanswered = self._unanswered, None
+            if shift == unanswered.shift:
+                self._tell_of_step(unanswered)
         step = clock.read(said, shift, asked=asked, answered=answered)
         if not step:
             return
         even = clock.went_on_evenly(said, asked=asked, answered=answered)
-        in_force, recorded = await self._batcher.call(
-            scripts.CLOCK_SET(
-                *(keys.grid, keys.clocks, str(self._node), shift, shift + step),
-                *(clock.last if even else clock.last_by(shift), said - step, said, TOLERANCE_MS),
-                *(clock.age(answered), int(even)),
-            )
-        )
         # One that was emptied is only told again what it knew.
-        if recorded == _RECORDED and abs(in_force - clock.shift) > TOLERANCE_MS:
-            self._metrics.add(GRID_CLOCK_STEPS)
-            self._log.emit(GRID_CLOCK_STEPPED, seconds=round(step / 1000, 3), shift_seconds=round(in_force / 1000, 3))
+        is_news = abs(shift + step - clock.shift) > TOLERANCE_MS
+        try:
+            in_force, recorded = await self._batcher.call(
+                scripts.CLOCK_SET(
+                    *(keys.grid, keys.clocks, str(self._node), shift, shift + step),
+                    *(clock.last if even else clock.last_by(shift), said - step, said, TOLERANCE_MS),
+                    *(clock.age(answered), int(even)),
+                )
+            )
+        except GridUnavailable:
+            self._unanswered = _Step(step, shift + step) if is_news else None
+            raise
+        if recorded == _RECORDED and is_news:
+            self._tell_of_step(_Step(step, in_force))
         if recorded == _CONTRADICTED:
             clock.follow(said, in_force, asked=asked, answered=answered, anew=True)
         else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from gateway.adapters.redis import RedisGrid
+from gateway.adapters.redis import RedisGrid, scripts
 from gateway.adapters.redis.write_gate import boot_clock
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
 from gateway.core.topics.topics import SESSION_PARTITIONS
@@ -203,3 +203,33 @@ async def test_an_emptied_grid_is_told_what_its_clock_was_set_by(redis: ClockedR
     shift = await redis.call("HGET", f"{clocked.prefix}:{{nodes}}:grid", "shift")
     assert int(shift) / 1000 == pytest.approx(STEP, abs=1)
     assert len(clocked.log.of(GRID_CLOCK_STEPPED)) == 1, "the clock was set once"
+
+
+@pytest.mark.parametrize("is_executed", [True, False], ids=["executed", "not executed"])
+async def test_a_step_is_told_of_though_the_answer_to_its_record_was_lost(
+    redis: ClockedRedis, clocked: Bench, monkeypatch: pytest.MonkeyPatch, is_executed: bool
+) -> None:
+    """All others find it recorded, and take it for told."""
+    n1, n2 = Node(clocked, N1), Node(clocked, N2)
+    await n1.join()
+    await n2.join()
+    batcher = n1.grid._connection.batcher
+    call = batcher.call
+
+    async def lose(command: Any, **how: Any) -> Any:
+        if command[1] != scripts.CLOCK_SET.sha.encode():
+            return await call(command, **how)
+        if is_executed:
+            await call(command, **how)
+        raise GridUnavailable("no answer in time")
+
+    monkeypatch.setattr(batcher, "call", lose)
+    redis.set_clock(STEP)
+    with pytest.raises(GridUnavailable):
+        await n1.renew()
+    monkeypatch.undo()
+    await n2.renew()
+    await n1.renew()
+    await n1.renew()
+    assert [round(float(str(each["shift_seconds"]))) for each in clocked.log.of(GRID_CLOCK_STEPPED)] == [STEP]
+    assert (round(n1.shift), round(n2.shift)) == (STEP, STEP)
