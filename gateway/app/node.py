@@ -253,7 +253,7 @@ class Node:
             authentication=authentication,
         )
         self.calls = NodeCalls(
-            context, authentication, self.authorisation, self.revocations, requests.pages, sessions=self.sessions
+            context, authentication, self.authorisation, self.revocations, requests, sessions=self.sessions
         )
         self._handshake_limiter = HandshakeLimiter(
             parameters.storms,

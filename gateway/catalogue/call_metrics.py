@@ -13,5 +13,5 @@ CALLS = Metric(
     ("answered", "refused", "limited", "failed", "abandoned"),
 )
 VALUES_READ = Metric(
-    "gateway_call_values_total", Kind.COUNTER, "Values that calls have read by selectors, page by page."
+    "gateway_call_values_total", Kind.COUNTER, "Values that calls and sessions have read by selectors, page by page."
 )

@@ -57,6 +57,7 @@ from gateway.core.client.errors import (
     ValueTooLarge,
 )
 from gateway.core.client.types import (
+    CurrentValue,
     Notice,
     Receipt,
     Recovery,
@@ -64,6 +65,7 @@ from gateway.core.client.types import (
     SendReceipt,
     SessionState,
     Update,
+    ValuesPage,
     ValuesReread,
 )
 
@@ -73,6 +75,7 @@ __all__ = [
     "ClearTextWarning",
     "ConnectFailed",
     "Connecting",
+    "CurrentValue",
     "DurableInUse",
     "DurableStream",
     "Forbidden",
@@ -122,6 +125,7 @@ __all__ = [
     "Update",
     "UpdateStream",
     "ValueTooLarge",
+    "ValuesPage",
     "ValuesReread",
     "Will",
     "connect",

@@ -26,6 +26,7 @@ from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import UpdateStream
 from gateway.client.supervisor import Supervisor
 from gateway.client.transactions import Transaction
+from gateway.client.values import ValueCalls
 from gateway.client.wills import WillCalls
 from gateway.core.client.errors import (
     ClearTextWarning,
@@ -59,7 +60,7 @@ HISTORY_LIMIT: Final = 1_000
 """Events that ``Session.history`` reads unless it is told otherwise."""
 
 
-class Session(DurableCalls, ExchangeCalls, PresenceCalls, WillCalls):
+class Session(DurableCalls, ExchangeCalls, PresenceCalls, ValueCalls, WillCalls):
     """A session at a gateway: it outlives its connections, the nodes that serve it and their deploys.
 
     Made by ``connect``. All methods belong to the event loop it was made in. Methods that ask something of the server

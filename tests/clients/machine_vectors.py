@@ -8,178 +8,22 @@ it made. Together they make every transition of ``gateway.core.client.transition
 says the same. Sentences for people are left out, as each client has its own.
 
 Inputs: ``start``; ``connected``, ``unreachable``, ``drop`` (code or null) and ``say`` (packets) of the node; ``wait``
-(seconds); ``publish``, ``request``, ``set_properties``, ``close`` (seconds until it is abandoned), ``give_up`` of the
-application; ``fetched`` and ``not_fetched`` where it makes fresh secrets.
+(seconds); ``publish``, ``request``, ``values``, ``set_properties``, ``close`` (seconds until it is abandoned),
+``give_up`` of the application; ``fetched`` and ``not_fetched`` where it makes fresh secrets.
 """
 
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from gateway.core.client import effects
-from gateway.core.client.effects import Effect, Purpose
 from gateway.core.client.transitions import Event, State
-from gateway.core.wire.exchange_packets import Answered
-from gateway.core.wire.packets import Reply, Update
-from tests.support.client_scene import FAILED_OVER, REATTACHED, URL, WELCOME, Scene
+from tests.clients.scenario import Json, Scenario
+from tests.support.client_scene import FAILED_OVER, REATTACHED, URL, WELCOME
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "clients" / "javascript" / "test" / "vectors"
-
-Json: TypeAlias = dict[str, Any]
-
-
-class Scenario:
-    """A scene of which everything is written down.
-
-    Args:
-        name: what it shows, as a sentence.
-        not_javascript: why the JavaScript client cannot play it; None if it can.
-        options: of the client.
-    """
-
-    def __init__(self, name: str, *, not_javascript: str | None = None, **options: Any) -> None:
-        self.name = name
-        self.not_javascript = not_javascript
-        self.options = {"principal": "alice"} | ({} if options.get("renewable") else {"secret": "s3cret"}) | options
-        given: dict[str, Any] = {"secret": None} | self.options
-        self.scene = Scene(**given)
-        self.steps: list[Json] = []
-        self._fetches: deque[Purpose] = deque()
-
-    def do(self, kind: str, play: Callable[..., None], *arguments: Any, **given: Any) -> Scenario:
-        """Play one input, and write down what comes of it."""
-        before = len(self.scene.transitions)
-        play(*arguments)
-        scene = self.scene
-        self._fetches += [each.purpose for each in scene.of(effects.FetchCredentials)]
-        self.steps.append(
-            {
-                "input": {"type": kind} | given,
-                "effects": [told for each in scene.effects if (told := _told(each)) is not None],
-                "sent": [_rounded(each) for each in scene.sent],
-                "state": scene.machine.state.value,
-                "transitions": [[each.value for each in step] for step in scene.transitions[before:]],
-            }
-        )
-        return self
-
-    def start(self) -> Scenario:
-        return self.do("start", self.scene.start)
-
-    def connected(self) -> Scenario:
-        return self.do("connected", self.scene.connected)
-
-    def unreachable(self) -> Scenario:
-        return self.do("unreachable", self.scene.disconnected)
-
-    def drop(self, code: int | None = None) -> Scenario:
-        return self.do("drop", self.scene.disconnected, code, code=code)
-
-    def say(self, *packets: Json) -> Scenario:
-        return self.do("say", self.scene.say, *packets, packets=list(packets))
-
-    def welcome(self, **different: Any) -> Scenario:
-        return self.say(WELCOME | different)
-
-    def wait(self, seconds: float) -> Scenario:
-        return self.do("wait", self.scene.wait, seconds, seconds=seconds)
-
-    def publish(self, call: str, topic: str, value: object) -> Scenario:
-        return self.do("publish", self.scene.publish, call, topic, value, call=call, topic=topic, value=value)
-
-    def request(self, call: str, path: str, value: object) -> Scenario:
-        return self.do("request", self.scene.request, call, path, value, call=call, path=path, value=value)
-
-    def subscribe(self, call: str, selector: str) -> Scenario:
-        return self.do("subscribe", self.scene.subscribe, call, selector, call=call, selector=selector)
-
-    def set_properties(self, call: str, changes: dict[str, str | None]) -> Scenario:
-        return self.do("set_properties", self.scene.set_properties, call, changes, call=call, changes=changes)
-
-    def close(self, seconds: float = 5.0) -> Scenario:
-        return self.do("close", self.scene.close, seconds, seconds=seconds)
-
-    def give_up(self) -> Scenario:
-        return self.do("give_up", self.scene.abandon)
-
-    def fetched(self, secret: str) -> Scenario:
-        return self.do("fetched", self.scene.fetched, secret, self._fetches.popleft(), secret=secret)
-
-    def not_fetched(self) -> Scenario:
-        return self.do("not_fetched", self.scene.not_fetched, "none", self._fetches.popleft())
-
-    def open(self, **different: Any) -> Scenario:
-        """Open the session."""
-        return self.start().connected().welcome(**different)
-
-    def come_back(self, **welcome: Any) -> Scenario:
-        """Have the next attempt succeed."""
-        return self.wait(0.125).connected().welcome(**welcome)
-
-    def to_json(self) -> Json:
-        """Return it as it is written."""
-        not_javascript = {} if self.not_javascript is None else {"not_javascript": self.not_javascript}
-        return {"name": self.name} | not_javascript | {"options": self.options, "steps": self.steps}
-
-
-def _told(effect: Effect) -> Json | None:  # noqa: C901, PLR0912 - one place for all of them
-    """Return an effect as JSON, without its sentences; None for one that is for logs alone."""
-    match effect:
-        case effects.Connect(url):
-            return {"type": "connect", "url": url}
-        case effects.Disconnect(code):
-            return {"type": "disconnect", "code": code}
-        case effects.FetchCredentials(purpose):
-            return {"type": "fetch_credentials", "purpose": purpose.value}
-        case effects.Opened(welcome):
-            return {"type": "opened", "session": welcome.session, "node": welcome.node}
-        case effects.Lost():
-            return {"type": "lost"}
-        case effects.Recovered(each):
-            return {
-                "type": "recovered",
-                "outcome": each.outcome,
-                "numbering": each.numbering.value,
-                "reason": each.reason,
-                "node": each.node,
-                "gap_seconds": round(each.gap_seconds, 6),
-                "resent": each.resent,
-                "lost": each.lost,
-                "conflated": each.conflated,
-                "replayed": each.replayed,
-                "not_replayed": list(each.not_replayed),
-                "attempts": each.attempts,
-            }
-        case effects.Ended(error):
-            return {"type": "ended", "error": type(error).__name__}
-        case effects.Resolved(call, reply):
-            return {"type": "resolved", "call": call} | _receipt(reply)
-        case effects.Rejected(call, error):
-            return {"type": "rejected", "call": call, "error": type(error).__name__}
-        case effects.Noticed(notice):
-            return {"type": "noticed", "code": notice.code}
-        case effects.FailedOver():
-            return {"type": "failed_over"}
-        case Update():
-            return {"type": "update", "topic": effect.topic, "version": effect.version, "value": effect.value}
-        case _:
-            return None
-
-
-def _receipt(reply: Reply | Answered) -> Json:
-    if isinstance(reply, Answered):
-        return {"value": reply.value}
-    return {} if reply.version is None else {"version": reply.version, "event": reply.event}
-
-
-def _rounded(packet: Json) -> Json:
-    """Leave out of a packet what tells of the client and not of the protocol."""
-    return {name: value for name, value in packet.items() if name not in {"client", "message", "reason"}}
-
 
 # --- Scenarios --------------------------------------------------------------------------------------------------------
 
@@ -276,6 +120,46 @@ def requests() -> Iterator[Scenario]:
     yield (
         Scenario("the oldest request is given up when two connections in a row are closed for no stated one").open()
         .publish("a", "t", 1).drop(1009).wait(5.0).connected().welcome(**FAILED_OVER).drop(1009)
+    )  # fmt: skip
+
+
+def _page(packet: int, request: int, *topics: str, after: str | None = None) -> Json:
+    items = [{"topic": each, "version": 3, "event": f"7-1-{len(each)}", "value": {"of": each}} for each in topics]
+    return _reply(packet, request, values={"items": items} | ({} if after is None else {"next": after}))
+
+
+def reading() -> Iterator[Scenario]:
+    """How current values are read without a subscription, also where the session goes on elsewhere."""
+    supports = {"supports": ["values"]}
+    yield (
+        Scenario("values are read page by page").open(**supports)
+        .values("a", "t/**").say(_page(1, 1, "t/1", "t/2", after="t/2"))
+        .values("b", "t/**", "t/2", 2).say(_page(2, 2, after="t/9")).values("c", "t/**", "t/9").say(_page(3, 3))
+    )  # fmt: skip
+    yield (
+        Scenario("a page that had no answer is asked for again after a failover").open(**supports)
+        .values("a", "t/*", "t/1", 5).drop().come_back(**FAILED_OVER, **supports).say(_page(1, 1, "t/2"))
+    )  # fmt: skip
+    yield (
+        Scenario("... and once after any other recovery").open(**supports).values("a", "t/*").drop()
+        .come_back(**REATTACHED, **supports, received=1).say(_page(1, 1, "t/2"))
+    )  # fmt: skip
+    yield (
+        Scenario("a node that reads its copies is asked again, under a new number").open(**supports)
+        .values("a", "t/*").say(_refusal(1, 1, "try_later", retry_after=1.0)).wait(1.6).say(_page(2, 2, "t/1"))
+    )  # fmt: skip
+    yield (
+        Scenario("who may not read all of a selector is told").open(**supports)
+        .values("a", "**").say(_refusal(1, 1, "forbidden"))
+    )  # fmt: skip
+    yield (
+        Scenario("... and nobody else is held up by it").open(**supports).publish("a", "t", 1).values("b", "**")
+        .publish("c", "t", 2).say(_refusal(1, 2, "forbidden")).say(_receipt_of(2, 1)).say(_receipt_of(3, 3))
+    )  # fmt: skip
+    yield Scenario("a node of an older release is not asked").open().values("a", "t/*")
+    yield (
+        Scenario("... nor is one to which the session goes while it waits").open(**supports).values("a", "t/*").drop()
+        .come_back(**FAILED_OVER)
     )  # fmt: skip
 
 
@@ -521,7 +405,7 @@ def credentials() -> Iterator[Scenario]:
     )  # fmt: skip
 
 
-FILES: Final = (opening, requests, recovering, replaying, asking, leaving, ending, credentials)
+FILES: Final = (opening, requests, reading, recovering, replaying, asking, leaving, ending, credentials)
 
 
 def vectors() -> dict[str, Json]:

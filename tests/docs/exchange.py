@@ -53,6 +53,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
+from gateway.core.wire.value_packets import ReadValues
 from gateway.core.wire.will_packets import SetWills
 from tests.docs.exchange_examples import OF_QUESTIONS, encode_of_questions
 
@@ -135,9 +136,9 @@ def encode_body(body: object) -> bytes:
             return codec.encode_request(body)
         case Begin() | Stage() | Commit() | Rollback():
             return codec.encode_request(body)
-        case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable():
+        case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable() | SetWills() | ReadValues():
             return codec.encode_request(body)
-        case Subscribe() | Unsubscribe() | Publish() | ReadHistory() | SetProperties() | Authenticate() | SetWills():
+        case Subscribe() | Unsubscribe() | Publish() | ReadHistory() | SetProperties() | Authenticate():
             return codec.encode_request(body)
         case _ if (text := encode_of_questions(body)) is not None:
             return text

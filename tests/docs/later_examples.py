@@ -1,4 +1,4 @@
-"""What examples of the protocol's later sections mean (docs/reference/protocol.md, from section 14 on)."""
+"""What examples of the protocol's later sections mean (docs/reference/protocol.md: 6.7, and from section 14 on)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gateway.core.wire.durable_packets import (
     RemoveDurable,
 )
 from gateway.core.wire.packets import Packet, Publish, Reply, SessionBody, SessionPacket, Update
+from gateway.core.wire.value_packets import ReadValues, ValueItem, ValuesPart
 from gateway.core.wire.will_packets import EndKind, SetWills, Will
 
 
@@ -21,6 +22,21 @@ def session(number: int, body: SessionBody, received: int | None = None) -> Sess
 
 
 LATER: Final[dict[str, Packet | list[Packet]]] = {
+    "values": session(16, ReadValues(RequestNumber(12), "orders/**", "orders/6", 100)),
+    "reply-to-values": session(
+        53,
+        Reply(
+            request=RequestNumber(12),
+            values=ValuesPart(
+                (
+                    ValueItem("orders/7", Version(4), EventId("12-1-16"), {"state": "paid"}),
+                    ValueItem("orders/8", Version(1), EventId("12-1-17"), {"state": "new"}),
+                ),
+                "orders/8",
+            ),
+        ),
+    ),
+    "reply-to-values-that-is-the-last": session(54, Reply(request=RequestNumber(13), values=ValuesPart())),
     "durable-open": session(
         21,
         OpenDurable(RequestNumber(21), "billing", "orders/**", {17: EventId("17-1-88")}, life=86400.0, take=True),

@@ -53,6 +53,7 @@ from gateway.core.wire.packets import (
     Welcome,
 )
 from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
+from gateway.core.wire.value_packets import ReadValues, ValueItem, ValuesPart
 
 Decoder: TypeAlias = Callable[[str | bytes], list[Packet]]
 
@@ -146,8 +147,15 @@ requests: st.SearchStrategy[ClientRequest] = st.one_of(
     st.builds(Publish, ids, text, json_values.map(json_text), st.booleans()),
     st.builds(Authenticate, ids, text, text, st.booleans()),
     st.builds(SetProperties, ids, st.dictionaries(text, st.none() | text, max_size=3), st.booleans()),
+    st.builds(ReadValues, ids, text, st.none() | text, st.none() | ids, st.booleans()),
+)
+events = st.lists(counts.map(str), min_size=1, max_size=3).map("-".join)
+"""Made by the grid: digits and dashes."""
+pages = st.builds(
+    ValuesPart, st.lists(st.builds(ValueItem, text, ids, events, json_values), max_size=3).map(tuple), st.none() | text
 )
 replies = st.one_of(
+    st.builds(Reply, request=ids, values=pages),
     st.builds(Reply, request=ids, version=st.none() | counts, event=st.none() | text),
     st.builds(Reply, request=ids, error=st.sampled_from(ErrorCode), message=text, retry_after=st.none() | seconds),
 )
@@ -174,8 +182,7 @@ published = st.builds(
     Update,
     topic=text,
     version=ids,
-    # Made by the grid: digits and dashes.
-    event=st.lists(counts.map(str), min_size=1, max_size=3).map("-".join),
+    event=events,
     value=json_values,
     snapshot=st.booleans(),
 )

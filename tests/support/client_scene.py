@@ -19,6 +19,7 @@ from gateway.core.client.transitions import Event, State, step
 from gateway.core.wire.codec import json_text
 from gateway.core.wire.exchange_packets import Ask
 from gateway.core.wire.packets import Publish, SetProperties, Subscribe, Unsubscribe, Update
+from gateway.core.wire.value_packets import ReadValues
 
 URL: Final = "wss://gateway.example/v1/connect"
 MOST_TICKS: Final = 1000
@@ -115,6 +116,9 @@ class Scene:
 
     def set_properties(self, call: Hashable, changes: dict[str, str | None]) -> None:
         self.ask(call, SetProperties(UNNUMBERED, changes))
+
+    def values(self, call: Hashable, selector: str, after: str | None = None, limit: int | None = None) -> None:
+        self.ask(call, ReadValues(UNNUMBERED, selector, after, limit))
 
     def withdraw(self, call: Hashable) -> bool:
         return self.machine.withdraw(call)

@@ -50,12 +50,13 @@ from gateway.core.wire.packets import (
     Subscribe,
     Unsubscribe,
 )
+from gateway.core.wire.value_packets import ReadValues
 
 PLENTY: Final = 1 << 20
 """Room of a transport that does not push back, in bytes."""
 
 KINDS: Final = (
-    *("subscribe", "unsubscribe", "publish", "properties", "authenticate", "malformed", "bye"),
+    *("subscribe", "unsubscribe", "publish", "values", "properties", "authenticate", "malformed", "bye"),
     *("handle", "ask", "await", "answer"),
 )
 """Of what a client asks for."""
@@ -108,6 +109,8 @@ def request(  # noqa: C901 - a case for each kind
         case "answer":
             failed = "no" if number % 2 else None
             return Answer(numbered, "1-2-3-s", b"1" if failed is None else None, failed, resubmitted)
+        case "values":
+            return ReadValues(numbered, "a/**", "a/b" if number % 2 else None, number, resubmitted)
         case "properties":
             return SetProperties(numbered, {"colour": "blue", "size": None}, resubmitted)
         case "authenticate":

@@ -196,3 +196,26 @@ export class HistoryStream extends UpdateStream {
     }
   }
 }
+
+/**
+ * Read the history of a topic, as far as it goes or up to *limit* events.
+ *
+ * @param {HistorySource["readHistory"]} ask - Asks for a page.
+ * @param {string} topic
+ * @param {string} start - `earliest`, or a position.
+ * @param {number} limit
+ * @returns {Promise<Update[]>} The oldest first.
+ */
+export async function readHistory(ask, topic, start, limit) {
+  const reader = new LogReader(start, 1);
+  /** @type {Update[]} */
+  const events = [];
+  for (;;) {
+    const part = await ask({ selector: topic, after: reader.after, earliest: true, limit: limit - events.length });
+    reader.answered(part, false);
+    for (let update = reader.take(); update !== undefined && events.length < limit; update = reader.take()) {
+      events.push(update);
+    }
+    if (part.complete || events.length >= limit) return events;
+  }
+}

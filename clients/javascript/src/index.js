@@ -34,6 +34,8 @@
  * @typedef {import("./supervisor.js").Notice} Notice
  * @typedef {import("./supervisor.js").Recovery} Recovery
  * @typedef {import("./supervisor.js").SessionState} SessionState
+ * @typedef {import("./values.js").CurrentValue} CurrentValue
+ * @typedef {import("./values.js").ValuesPage} ValuesPage
  * @typedef {import("./wills.js").EndKind} EndKind
  * @typedef {import("./wills.js").Will} Will
  */

@@ -6,12 +6,13 @@
  */
 
 import { RemoteProtocolError } from "./errors.js";
+import { advice, bad, count, counts, flag, list, object, optional, retryAfter, seconds, text, texts } from "./fields.js";
+import { valuesPart } from "./values.js";
+
+export { MAX_NUMBER } from "./fields.js";
 
 /** The WebSocket subprotocol (protocol 1.1). */
 export const SUBPROTOCOL = "gateway.v1.json";
-
-/** The largest id, count or version (protocol 2.5). */
-export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
 
 /**
  * @typedef {any} JsonValue - Whatever `JSON.parse` returns.
@@ -112,6 +113,7 @@ export const MAX_NUMBER = Number.MAX_SAFE_INTEGER;
  * @property {number | null} sent
  * @property {{code: string, message: string, retryAfter: number | null} | null} error
  * @property {HistoryPart | null} history - Of a reading of history.
+ * @property {import("./values.js").ValuesPart | null} values - Of a reading of values.
  * @property {string | null} queue - Of a declaration.
  * @property {DurablePlace | null} durable - Of the opening of a durable subscription.
  *
@@ -262,6 +264,7 @@ const BODIES = new Map(
           return { code: text(error, "code"), message: text(error, "message"), retryAfter: retryAfter(error) };
         }),
         history: optional(packet, "history", history),
+        values: optional(packet, "values", valuesPart),
         queue: optional(packet, "queue", text),
         durable: optional(packet, "durable", durable),
       }),
@@ -448,153 +451,4 @@ function durable(packet, name) {
   const part = object(packet, name);
   const created = optional(part, "created", flag) ?? false;
   return { positions: texts(part, "positions"), created, queue: optional(part, "queue", text) };
-}
-
-// --- Fields ---------------------------------------------------------------------------------------------------------
-
-/**
- * @param {JsonObject} packet
- * @param {string} what
- * @returns {RemoteProtocolError}
- */
-function bad(packet, what) {
-  return new RemoteProtocolError(typeof packet.type === "string" ? `${packet.type} packet: ${what}` : what);
-}
-
-/**
- * @template T
- * @param {JsonObject} packet
- * @param {string} name
- * @param {(packet: JsonObject, name: string) => T} read
- * @returns {T | null}
- */
-function optional(packet, name, read) {
-  return packet[name] === undefined || packet[name] === null ? null : read(packet, name);
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {string}
- */
-function text(packet, name) {
-  const value = packet[name];
-  if (typeof value !== "string") throw bad(packet, `'${name}' must be a string`);
-  return value;
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @param {number} [least]
- * @returns {number}
- */
-function count(packet, name, least = 0) {
-  const value = packet[name];
-  if (!Number.isSafeInteger(value) || /** @type {number} */ (value) < least) {
-    throw bad(packet, `'${name}' must be an integer from ${least} to ${MAX_NUMBER}`);
-  }
-  return /** @type {number} */ (value);
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {number}
- */
-function seconds(packet, name) {
-  const value = packet[name];
-  if (typeof value !== "number" || !(value >= 0) || !Number.isFinite(value)) {
-    throw bad(packet, `'${name}' must be a number of seconds, not negative`);
-  }
-  return value;
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {BackoffAdvice}
- */
-function advice(packet, name) {
-  const backoff = object(packet, name);
-  return {
-    initial: seconds(backoff, "initial"),
-    maximum: seconds(backoff, "maximum"),
-    stable_after: seconds(backoff, "stable_after"),
-  };
-}
-
-/**
- * @param {JsonObject} packet
- * @returns {number | null}
- */
-function retryAfter(packet) {
-  return optional(packet, "retry_after", seconds);
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {boolean}
- */
-function flag(packet, name) {
-  const value = packet[name];
-  if (typeof value !== "boolean") throw bad(packet, `'${name}' must be true or false`);
-  return value;
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {JsonObject}
- */
-function object(packet, name) {
-  const value = packet[name];
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw bad(packet, `'${name}' must be an object`);
-  }
-  return /** @type {JsonObject} */ (value);
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {string[]}
- */
-function list(packet, name) {
-  const value = packet[name] ?? [];
-  if (!Array.isArray(value) || !value.every((each) => typeof each === "string")) {
-    throw bad(packet, `'${name}' must be an array of strings`);
-  }
-  return value;
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {number[]}
- */
-function counts(packet, name) {
-  const value = packet[name];
-  if (!Array.isArray(value) || !value.every((each) => Number.isSafeInteger(each) && each >= 0)) {
-    throw bad(packet, `'${name}' must be an array of integers from 0`);
-  }
-  return value;
-}
-
-/**
- * @param {JsonObject} packet
- * @param {string} name
- * @returns {Record<string, string>}
- */
-function texts(packet, name) {
-  const value = packet[name] ?? {};
-  if (
-    typeof value !== "object" ||
-    Array.isArray(value) ||
-    !Object.values(value).every((each) => typeof each === "string")
-  ) {
-    throw bad(packet, `'${name}' must be an object of strings`);
-  }
-  return /** @type {Record<string, string>} */ (value);
 }

@@ -51,6 +51,7 @@ export const RETRY_MAXIMUM = 5;
  *   | {type: "subscribe", selector: string}
  *   | {type: "unsubscribe", selector: string, keep?: string[]}
  *   | {type: "history", selector: string, after?: Record<string, string>, from?: string, limit?: number}
+ *   | {type: "values", selector: string, after?: string, limit?: number}
  *   | {type: "properties", set: Record<string, string | null>}
  *   | {type: "consume", queue: string, credit: number, mode: "auto" | "each" | "none"}
  *   | {type: "cancel", queue: string}

@@ -16,6 +16,7 @@ import { RequestTable } from "./requests.js";
 import { changed, Promises, Selections } from "./selections.js";
 import { Streams } from "./streams.js";
 import { TRANSACTIONS } from "./transactions.js";
+import { VALUES } from "./values.js";
 import { Wanted } from "./wanted.js";
 import { WILLS } from "./wills.js";
 
@@ -379,7 +380,7 @@ export class RequestSender {
       (ask.type === "declare" && !supports.includes("temporary")) ||
       (OF_TRANSACTIONS.has(ask.type) && !supports.includes(TRANSACTIONS)) ||
       (OF_QUESTIONS.has(ask.type) && !supports.includes(QUESTIONS)) ||
-      (ask.type === WILLS && !supports.includes(WILLS)) ||
+      ([WILLS, VALUES].includes(ask.type) && !supports.includes(ask.type)) ||
       // Nor would it end a value, and keep it for ever.
       (endsOf(ask) && !supports.includes("ttl"))
         ? new RequestRefused(NOT_KNOWN, "bad_request")

@@ -10,12 +10,13 @@ import { DURABLES, DurableStream } from "./durablestream.js";
 import { checkSeconds, checkSignal } from "./environment.js";
 import { guarded, RequestRefused } from "./errors.js";
 import { DEFAULT_CONCURRENCY, MOST_CONCURRENCY, QUESTIONS } from "./exchanges.js";
-import { HistoryStream } from "./historystream.js";
-import { LogReader, parsePosition } from "./logreader.js";
+import { HistoryStream, readHistory } from "./historystream.js";
+import { parsePosition } from "./logreader.js";
 import { Presence, topicsOf } from "./presence.js";
 import { checkTopic, parseSelector } from "./selectors.js";
 import { UpdateStream } from "./streams.js";
 import { Transaction, TRANSACTIONS } from "./transactions.js";
+import { pageOf, VALUES, valuesAsk } from "./values.js";
 import { WILLS, writtenWills } from "./wills.js";
 
 /** Events that `history` reads unless it is told otherwise. */
@@ -278,19 +279,22 @@ export class Session extends EventTarget {
    * @returns {Promise<import("./streams.js").Update[]>} The oldest first.
    */
   async history(topic, { after, limit = HISTORY_LIMIT, ...options } = {}) {
-    const selector = checkTopic(topic);
-    const reader = new LogReader(after ?? "earliest", 1);
-    /** @type {import("./streams.js").Update[]} */
-    const events = [];
-    for (;;) {
-      const ask = { selector, after: reader.after, earliest: true, limit: limit - events.length };
-      const part = await this.#supervisor.sender.readHistory(ask, options);
-      reader.answered(part, false);
-      for (let update = reader.take(); update !== undefined && events.length < limit; update = reader.take()) {
-        events.push(update);
-      }
-      if (part.complete || events.length >= limit) return events;
-    }
+    const { sender } = this.#supervisor;
+    return readHistory((ask) => sender.readHistory(ask, options), checkTopic(topic), after ?? "earliest", limit);
+  }
+
+  /**
+   * Read the current values of topics without subscribing, page by page, in the order of their paths; all that was published
+   * before is in them. A topic that is there from the first page to the last is in exactly one of them.
+   *
+   * @param {string} selector
+   * @param {CallOptions & import("./values.js").PageOptions} [options]
+   * @returns {Promise<import("./values.js").ValuesPage>}
+   */
+  async values(selector, { after, limit, ...options } = {}) {
+    const ask = valuesAsk(selector, { after, limit });
+    this.#checkSupports(VALUES, "pages of values");
+    return pageOf(await this.#supervisor.sender.request(ask, options));
   }
 
   /**
@@ -440,7 +444,7 @@ export class Session extends EventTarget {
    * @returns {Promise<SendReceipt>} Once the message is in the grid.
    */
   async send(queue, value, { headers, delay, expires, ...options } = {}) {
-    this.#checkQueues();
+    this.#checkSupports(QUEUES, "queues");
     const reply = await this.#supervisor.sender.request(sendOf(queue, value, { headers, delay, expires }), options);
     return { messageId: reply.sent ?? 0 };
   }
@@ -458,7 +462,7 @@ export class Session extends EventTarget {
       throw new TypeError(`credit is a number of messages from 1 to ${MOST_CREDIT}, not ${String(credit)}`);
     }
     if (!["auto", "each", "client", "none"].includes(ack)) throw new TypeError(`ack is auto, each, client or none, not ${ack}`);
-    this.#checkQueues();
+    this.#checkSupports(QUEUES, "queues");
     return this.#supervisor.assigned.consumers.consume(checkTopic(queue), { credit, ack }, options);
   }
 
@@ -541,10 +545,6 @@ export class Session extends EventTarget {
   async request(path, value = null, options = {}) {
     this.#checkSupports(QUESTIONS, "requests of applications");
     return this.#supervisor.assigned.exchanges.request(path, value, options);
-  }
-
-  #checkQueues() {
-    this.#checkSupports(QUEUES, "queues");
   }
 
   /**

@@ -80,6 +80,12 @@ class Player {
     this.network.last.drop(code);
   }
 
+  /** Read a page, and tell it as the vectors do. */
+  async values({ selector, after, limit }) {
+    const { values, next } = await this.session.values(selector, { after, ...(limit === null ? {} : { limit }) });
+    return { value: [values.map(({ topic, version, eventId, value }) => [topic, version, eventId, value]), next] };
+  }
+
   /** Play one input. */
   async play(input) {
     const { network } = this;
@@ -95,6 +101,7 @@ class Player {
       wait: () => network.clock.pass(input.seconds),
       publish: () => this.call(input.call, this.session.publish(input.topic, input.value)),
       request: () => this.call(input.call, this.session.request(input.path, input.value).then((value) => ({ value }))),
+      values: () => this.call(input.call, this.values(input)),
       subscribe: () => this.call(input.call, this.session.subscribe(input.selector).then(() => null)),
       set_properties: () => this.call(input.call, this.session.setProperties(input.changes)),
       close: () => void this.session.close({ timeout: input.seconds }),

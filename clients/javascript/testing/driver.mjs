@@ -66,6 +66,7 @@ const COMMANDS = {
   },
   unsubscribeDurable: ({ name }) => session.unsubscribeDurable(name),
   history: ({ topic, options }) => session.history(topic, options),
+  values: ({ selector, options }) => session.values(selector, options),
   closeStream: ({ name }) => streams.get(name).close(),
   openStreams: () => [...streams].filter(([, { closed }]) => !closed).map(([name]) => name),
   unsubscribe: ({ selector }) => session.unsubscribe(selector),

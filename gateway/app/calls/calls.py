@@ -14,9 +14,8 @@ from gateway.app.calls.reading import CallReading
 from gateway.app.calls.sending import CallSending
 from gateway.app.calls.streams import Streams
 from gateway.app.context import Context
-from gateway.app.delivery.history_pages import HistoryPages
-from gateway.app.delivery.value_pages import ValuePages
 from gateway.app.registry.sessions import Sessions
+from gateway.app.requests.dispatch import Requests
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.revocations import Revocations
@@ -82,7 +81,7 @@ class NodeCalls:
         authentication: says who calls, by their credentials.
         authorisation: what they may do.
         revocations: who is refused, whatever they show.
-        pages: where history is found.
+        requests: know where history and values are found.
         sessions: beside which streams are read.
 
     Attributes:
@@ -95,7 +94,7 @@ class NodeCalls:
         authentication: Authentication,
         authorisation: Authorisation,
         revocations: Revocations,
-        pages: HistoryPages,
+        requests: Requests,
         *,
         sessions: Sessions,
     ) -> None:
@@ -104,10 +103,8 @@ class NodeCalls:
         keys = IdempotencyKeys(context)
         self._publishing = CallPublishing(context, self._callers, keys, authorisation)
         self._sending = CallSending(context, self._callers, keys, authorisation)
-        delivery = sessions.delivery
-        presence = delivery.watchers.presence
-        values = ValuePages(context, delivery.replicas, presence)
-        self._reading = CallReading(context, authorisation, pages, values, presence)
+        presence = sessions.delivery.watchers.presence
+        self._reading = CallReading(context, authorisation, requests.pages, requests.values, presence)
         self.streams = Streams(context, sessions, authorisation, revocations)
         self._body_bytes = context.parameters.limits.message_bytes
         self._held: dict[str, int] = {}

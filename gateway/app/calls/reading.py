@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
 from urllib.parse import unquote_to_bytes
 
@@ -63,7 +61,6 @@ class CallReading:
         self._authorisation = authorisation
         self._pages = pages
         self._most_at_once = context.parameters.pages.at_once
-        self._at_once = 0
 
     async def value(self, caller: Caller, escaped: str) -> CallAnswer:
         """Read the value of a topic.
@@ -108,7 +105,8 @@ class CallReading:
             selectors = list(dict.fromkeys(map(parse_selector, asked.selectors)))
             for selector in selectors:
                 self._authorisation.check_select(caller, selector, judging)
-            with self._reading(caller):
+            self._check_places(caller)
+            async with self._values.place():
                 await self._values.find(selectors, after, asked.limit, page, may_be_named=permissions.may_receive)
         except RequestRefused as error:
             raise refused(error) from None
@@ -122,21 +120,15 @@ class CallReading:
         found = [(each.topic, each.version, each.event, each.value) for each in page.values]
         return CallAnswer(HTTPStatus.OK, write_values(found, page.cursor))
 
-    @contextmanager
-    def _reading(self, caller: Caller) -> Iterator[None]:
-        """Read a page of values meanwhile, if the node has not as many under way as it may."""
-        if 0 < self._most_at_once <= self._at_once:
+    def _check_places(self, caller: Caller) -> None:
+        """Let no call wait for its turn: it is answered at once, and comes again."""
+        if self._values.is_full:
             self._limits.exceeded("limit_node_pages", caller.principal)
             raise unavailable(
-                f"limit_node_pages: this node reads {self._at_once} pages of values, as many as it may at once; "
+                f"limit_node_pages: this node reads {self._most_at_once} pages of values, as many as it may at once; "
                 "try again",
                 ErrorCode.TRY_LATER,
             )
-        self._at_once += 1
-        try:
-            yield
-        finally:
-            self._at_once -= 1
 
     async def history(self, caller: Caller, escaped: str, query: str) -> CallAnswer:
         """Read a part of the history of topics, as a session does (protocol 6.6).

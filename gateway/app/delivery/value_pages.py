@@ -15,8 +15,8 @@ waits until they have all that the grid had when it was asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from heapq import heapify, heappop, heapreplace
 from typing import Final
 
@@ -153,6 +153,21 @@ class ValuePages:
         self._in_use: dict[int, int] = {}
         self._kept: dict[int, asyncio.TimerHandle] = {}
         self._at_work = asyncio.Semaphore(PAGES_AT_ONCE)
+        self._places = asyncio.Semaphore(self._most.at_once) if self._most.at_once else None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the node has as many pages under way as it may."""
+        return self._places is not None and self._places.locked()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Read a page meanwhile, among those that the node may have under way; if there are as many, wait."""
+        if self._places is None:
+            yield
+            return
+        async with self._places:
+            yield
 
     async def find(
         self,

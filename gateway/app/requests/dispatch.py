@@ -1,4 +1,4 @@
-"""What clients ask for: subscribe, unsubscribe, publish, history, properties, authenticate, bye (protocol 5.2).
+"""What clients ask for: subscribe, unsubscribe, publish, history, values, properties, authenticate, bye (protocol 5.2).
 
 Each session's requests go through a *lane*, one after the other, so that they take effect in the order in which the
 client sent them. A run of publishes goes to the grid as one step, so a lane is not a bottleneck. Lanes take turns: a
@@ -17,6 +17,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
+from gateway.app.delivery.value_pages import ValuePages
 from gateway.app.journal.session_events import PropertiesChanged
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
@@ -29,6 +30,7 @@ from gateway.app.requests.queueing import Queueing
 from gateway.app.requests.subscribe import Selecting
 from gateway.app.requests.transacting import Transacting
 from gateway.app.requests.turns import Turns
+from gateway.app.requests.values import ValuesReading
 from gateway.app.requests.wills import WillSetting
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
@@ -62,6 +64,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
+from gateway.core.wire.value_packets import ReadValues
 from gateway.core.wire.will_packets import SetWills
 from gateway.ports import (
     GridRefused,
@@ -94,6 +97,8 @@ class Requests:
         authentication: tells who shows fresh credentials.
 
     Attributes:
+        pages: where history is found.
+        values: where the values of many topics are.
         consumers: of the sessions held here.
         exchanges: questions and answers of these.
         durables: what is asked of durable subscriptions.
@@ -128,6 +133,8 @@ class Requests:
         self._selecting = Selecting(context, store, sessions.delivery, authorisation, self._turns)
         self.pages = pages = HistoryPages(context, sessions.delivery.replicas, context.destinations.history)
         self._history = HistoryReading(context, pages, authorisation, self._turns)
+        self.values = ValuePages(context, sessions.delivery.replicas, sessions.delivery.watchers.presence)
+        self._reading = ValuesReading(context, self.values, authorisation, self._turns)
         self._publishing = Publishing(context, store, sessions.delivery, authorisation)
         self._queueing = Queueing(context, store, sessions, authorisation, pages)
         self.durables = DurableSubscriptions(context, store, pages, authorisation, self._turns)
@@ -197,8 +204,8 @@ class Requests:
                 await self._publishing.publish(session, [work for work in run if isinstance(work, Publish)])
             case Subscribe() | Unsubscribe() as request:
                 await self._selecting.select(session, request)
-            case ReadHistory() as request:
-                await self._history.read(session, request)
+            case ReadHistory() | ReadValues() as request:
+                await self._read(session, request)
             case OpenDurable() | AdvanceDurable() | ReleaseDurable() | RemoveDurable() as request:
                 await self.durables.execute(session, request)
             case Send() | Settle() | Consume() | Cancel() | Declare():
@@ -218,6 +225,12 @@ class Requests:
                 await self._sessions.end_for_good(session, ErrorCode.SESSION_CLOSED, NORMAL)
             case Malformed():
                 raise AssertionError("a malformed request is answered before it gets into a lane")
+
+    async def _read(self, session: Session, request: ReadHistory | ReadValues) -> None:
+        if isinstance(request, ReadValues):
+            await self._reading.read(session, request)
+        else:
+            await self._history.read(session, request)
 
     def _refuse_all(self, session: Session, run: Sequence[Work], reason: RequestRefused) -> None:
         for work in run:

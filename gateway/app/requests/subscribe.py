@@ -7,14 +7,13 @@ the session's budget of packets (P20).
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
 from gateway.app.journal.session_events import SelectionsChanged
 from gateway.app.registry.fenced_store import FencedStore
-from gateway.app.requests.turns import Turns
+from gateway.app.requests.turns import Turns, rest
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
@@ -113,7 +112,7 @@ class Selecting:
         """
         selector = parse_selector(request.selector)
         kept = _kept(request)
-        await self._rest(session)
+        await rest(session, self._clock)
         await self._delivery.room(session)
         cost = _Cost()
         try:
@@ -122,12 +121,6 @@ class Selecting:
         finally:
             self._limits.recount(session)
             self._limits.charge_work(session, cost.effort())
-
-    async def _rest(self, session: Session) -> None:
-        """Wait until what earlier requests have cost is paid off; others are served meanwhile."""
-        pause = session.rests_until - self._clock.monotonic()
-        if pause > 0:
-            await asyncio.sleep(pause)
 
     async def _select(
         self, session: Session, request: Subscribe | Unsubscribe, selector: Selector, kept: list[Entry], cost: _Cost

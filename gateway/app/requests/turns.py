@@ -15,6 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from gateway.app.runtime.clock import Clock
+from gateway.app.session.session import Session
+
 TURN_BYTES: Final = 256 * 1024
 """Bytes of clients' messages that are decoded, and of their requests that are executed, before the loop gets its turn:
 one to two milliseconds of each. Four messages of the largest size by default."""
@@ -96,3 +99,10 @@ class Turns:
         if self._waiting or self._light:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)
+
+
+async def rest(session: Session, clock: Clock) -> None:
+    """Wait until what earlier requests of a session have cost is paid off; others are served meanwhile."""
+    pause = session.rests_until - clock.monotonic()
+    if pause > 0:
+        await asyncio.sleep(pause)

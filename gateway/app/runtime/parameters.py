@@ -83,7 +83,7 @@ class ExchangeParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageParameters:
-    """What calls may read of current values.
+    """What calls and sessions may read of current values.
 
     Attributes:
         values: of a page.

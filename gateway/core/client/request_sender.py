@@ -43,6 +43,7 @@ from gateway.core.wire.queue_packets import (
     Declare,
 )
 from gateway.core.wire.transaction_packets import Stage
+from gateway.core.wire.value_packets import VALUES, ReadValues
 from gateway.core.wire.will_packets import WILLS, SetWills
 
 EVERYWHERE: Final = ""
@@ -328,6 +329,8 @@ def _word_for(ask: ClientAsk) -> str:
     """Tell by which word a node says that it understands a request."""
     if isinstance(ask, ReadHistory):
         return HISTORY
+    if isinstance(ask, ReadValues):
+        return VALUES
     if isinstance(ask, OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable):
         return DURABLES
     if isinstance(ask, Handle | Unhandle | Ask | Await | Answer):

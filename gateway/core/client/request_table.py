@@ -47,6 +47,7 @@ from gateway.core.wire.queue_packets import (
     Send,
 )
 from gateway.core.wire.transaction_packets import Stage, TransactionRequest
+from gateway.core.wire.value_packets import ReadValues
 from gateway.core.wire.will_packets import SetWills
 
 RETRY_INITIAL: Final = 0.1
@@ -63,6 +64,7 @@ ClientAsk: TypeAlias = (
     | Unsubscribe
     | Publish
     | ReadHistory
+    | ReadValues
     | SetProperties
     | Authenticate
     | QueueRequest

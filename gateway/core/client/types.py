@@ -48,6 +48,36 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class CurrentValue:
+    """The value that a topic had when it was read.
+
+    Attributes:
+        topic: its path.
+        value: as of ``Update``.
+        version: likewise: an update of the topic is newer if its version is higher.
+        event_id: identifies the publish in the whole cluster.
+    """
+
+    topic: str
+    value: Any
+    version: int
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesPage:
+    """A part of the values that topics had when they were read.
+
+    Attributes:
+        values: in the order of their paths; there may be none although more follow.
+        next: where the next page begins, to be given as ``after``; None if this was the last one.
+    """
+
+    values: tuple[CurrentValue, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class SendReceipt:
     """A message is in its queue, exactly once (P5, P15).
 

@@ -23,6 +23,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Stage
+from gateway.core.wire.value_packets import ReadValues
 from gateway.core.wire.will_packets import SetWills
 
 REQUEST_BYTES: Final = 512
@@ -54,8 +55,9 @@ def weight(request: Request) -> int:
         return REQUEST_BYTES + _of_the_session(request)
     if isinstance(request, Unsubscribe):
         return REQUEST_BYTES + len(request.selector) + sum(REQUEST_BYTES // 4 + len(each) for each in request.keep)
-    if isinstance(request, ReadHistory):
-        return REQUEST_BYTES + len(request.selector) + PLACE_BYTES * len(request.after)
+    if isinstance(request, ReadHistory | ReadValues):
+        place = len(request.after or "") if isinstance(request, ReadValues) else PLACE_BYTES * len(request.after)
+        return REQUEST_BYTES + len(request.selector) + place
     if isinstance(request, OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable):
         return REQUEST_BYTES + len(request.name) + _of_durable(request)
     return REQUEST_BYTES + len(getattr(request, "selector", ""))

@@ -63,6 +63,7 @@ from gateway.core.wire.queue_packets import (
     Settle,
 )
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage, TransactionRequest
+from gateway.core.wire.value_packets import ReadValues
 from gateway.core.wire.will_packets import SetWills
 
 _MACHINE_AND_SESSION = 2
@@ -224,6 +225,8 @@ def write_request(work: Work, bodies: Bodies) -> list[JsonValue]:  # noqa: C901,
             return ["unsubscribe", request, resubmitted, selector, list(keep)]
         case ReadHistory(request, selector, after, earliest, limit, resubmitted):
             return ["history", request, resubmitted, selector, write_places(after), earliest, limit]
+        case ReadValues(request, selector, behind, limit, resubmitted):
+            return ["values", request, resubmitted, selector, behind, limit]
         case SetWills(request, wills, resubmitted):
             return ["wills", request, resubmitted, write_wills(wills).decode()]
         case SetProperties(request, changes, resubmitted):
@@ -290,6 +293,8 @@ def read_request(  # noqa: C901, PLR0912 - a case for each kind of request
                         return Unsubscribe(number, selector, resubmitted, kept)
                 case "history", [str(selector), dict(places), bool(earliest), int() | None as limit]:
                     return ReadHistory(number, selector, read_places(places), earliest, limit, resubmitted)
+                case "values", [str(selector), str() | None as behind, int() | None as limit]:
+                    return ReadValues(number, selector, behind, limit, resubmitted)
                 case "properties", [dict(changes)]:
                     values = {name: value for name, value in changes.items() if value is None or isinstance(value, str)}
                     if len(values) == len(changes):

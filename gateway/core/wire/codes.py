@@ -345,7 +345,7 @@ ERRORS: Final[dict[ErrorCode, ErrorSpec]] = {
             ErrorCode.TRY_LATER,
             True,
             "Not all sessions are restored yet in a grid that came back, or more clients come than are taken on or "
-            "verified.",
+            "verified, or the values of a page are still being read (6.7).",
         ),
         ErrorSpec(ErrorCode.NOT_MASTER, True, "The client follows the master, which is another node (15.4)."),
         ErrorSpec(ErrorCode.PROTOCOL_ERROR, False, "The packet is not what the protocol allows here."),

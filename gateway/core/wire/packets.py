@@ -32,6 +32,7 @@ from gateway.core.wire.publish_packet import Publish as Publish  # noqa: PLC0414
 from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Message, QueueRequest
 from gateway.core.wire.topology_packets import Cluster, Topology
 from gateway.core.wire.transaction_packets import TRANSACTIONS, TransactionRequest
+from gateway.core.wire.value_packets import VALUES, ReadValues, ValuesPart
 from gateway.core.wire.will_packets import WILLS, SetWills
 
 
@@ -308,7 +309,9 @@ KEEP: Final = "keep"
 HISTORY: Final = "history"
 """The word with which a server says that it can be asked for the history of topics (protocol 4.3, 6.6)."""
 
-SERVER_SUPPORTS: Final = frozenset({KEEP, HISTORY, QUEUES, TEMPORARY, DURABLES, TRANSACTIONS, QUESTIONS, TTL, WILLS})
+SERVER_SUPPORTS: Final = frozenset(
+    {KEEP, HISTORY, VALUES, QUEUES, TEMPORARY, DURABLES, TRANSACTIONS, QUESTIONS, TTL, WILLS}
+)
 """What servers of this release understand beyond the first one."""
 
 
@@ -465,12 +468,14 @@ class Reply:
         message: with an error, a sentence for people.
         retry_after: with a retryable error, seconds after which to try again.
         history: for a reading of history.
+        values: for a reading of values.
     """
 
     request: RequestNumber
     version: Version | None = None
     event: EventId | None = None
     history: HistoryPart | None = None
+    values: ValuesPart | None = None
     sent: MessageId | None = None
     queue: str | None = None
     durable: DurablePlace | None = None
@@ -530,6 +535,7 @@ ClientRequest: TypeAlias = (
     | Unsubscribe
     | Publish
     | ReadHistory
+    | ReadValues
     | SetProperties
     | Authenticate
     | QueueRequest

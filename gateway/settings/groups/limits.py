@@ -71,7 +71,7 @@ class LimitSettings:
     limit_page_values: int = setting(
         Whole("values", 1, 10_000),
         1000,
-        "Values of a page that is read over HTTP (GET /v1/values), whatever its caller asks for.",
+        "Values of a page that is read over HTTP (GET /v1/values) or by a session, whatever is asked for.",
         reason="Some milliseconds of the node.",
     )
     limit_page_bytes: int = setting(
@@ -200,8 +200,8 @@ class SharedLimitSettings:
     limit_node_pages: int = setting(
         Whole("pages", 0, 100_000),
         0,
-        "Pages of values that a node reads for calls at the same time; above, calls are answered 503 with Retry-After. "
-        "0 sets no limit.",
+        "Pages of values that a node reads at the same time; above, calls are answered 503 with Retry-After, and "
+        "sessions wait. 0 sets no limit.",
         reason="Each is charged to its principal, and takes turns with everything else. Set it where many principals "
         "read pages of very many topics.",
     )

@@ -48,6 +48,7 @@ async def test_the_pages_program_does_what_the_page_says(program: dict[str, Any]
         assert await program["publish"](session) == 1
         await program["publish_many"](session)
         await eventually(lambda: len(seen) == 4)
+        assert await program["read_once"](session) == seen
 
         async def work(session: Session) -> None:
             await session.close()

@@ -52,6 +52,7 @@ from gateway.core.wire.packets import (
     Welcome,
 )
 from gateway.core.wire.topology_packets import Cluster, ListedNode, Topology
+from gateway.core.wire.value_packets import ReadValues
 
 WELCOME: dict[str, Any] = {
     "type": "welcome",
@@ -460,6 +461,8 @@ def test_link_packets_of_the_server_are_read_as_written(packet: LinkPacket) -> N
         Subscribe(RequestNumber(1), "a"),
         Unsubscribe(RequestNumber(1), "a/**", resubmitted=True),
         SetProperties(RequestNumber(1), {"a": "b", "c": None}),
+        ReadValues(RequestNumber(1), "a/**"),
+        ReadValues(RequestNumber(1), "a/**", "a/b", 7, resubmitted=True),
     ],
 )
 def test_requests_are_read_as_written(body: ClientRequest) -> None:

@@ -12,6 +12,7 @@ from gateway.core.wire import (
     queue_packets,
     topology_packets,
     transaction_packets,
+    value_packets,
 )
 from gateway.core.wire.codes import Numbering, Outcome
 from gateway.core.wire.packets import Backoff, Hello, Limits, NoticeCode, Ping, Resume, Welcome
@@ -70,7 +71,7 @@ def test_every_packet_is_of_one_of_the_two_families() -> None:
         for each in vars(module).values()
         if isinstance(each, type)
         and dataclasses.is_dataclass(each)
-        and each not in {Limits, Backoff, packets.HistoryPart, durable_packets.DurablePlace}
+        and each not in {Limits, Backoff, packets.HistoryPart, value_packets.ValuesPart, durable_packets.DurablePlace}
         and each not in {topology_packets.Cluster, topology_packets.ListedNode}
     }
     bodies = set(packets.SessionBody.__args__)

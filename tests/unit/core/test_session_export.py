@@ -18,6 +18,7 @@ from gateway.core.types import GridGeneration, RequestNumber, SessionId
 from gateway.core.wire.errors import InvalidExport, LocalProtocolError, UnknownExportVersion
 from gateway.core.wire.packets import Malformed, Publish
 from gateway.core.wire.transaction_packets import Stage
+from gateway.core.wire.value_packets import ReadValues
 from gateway.core.wire.will_packets import EndKind, SetWills, Will
 from tests.support.machines import opened
 from tests.support.session_twins import lived
@@ -146,6 +147,18 @@ def test_a_value_is_exported_as_it_is() -> None:
 
     assert isinstance(work, Publish)
     assert work.value == value
+
+
+def test_readings_of_values_are_exported() -> None:
+    held = session()
+    pending: list[Work] = [
+        ReadValues(RequestNumber(1), "a/**"),
+        ReadValues(RequestNumber(2), "a/**", "a/1", 7, resubmitted=True),
+    ]
+    for each in pending:
+        held.pending.put(each)
+
+    assert list(restore(export(held, NOW), NOW).pending) == pending
 
 
 def test_what_ends_and_what_is_left_is_exported() -> None:

@@ -7,6 +7,7 @@ import pytest
 from gateway.core.pacing.workload import REQUEST_BYTES, Workload, weight
 from gateway.core.types import RequestNumber
 from gateway.core.wire.packets import Authenticate, Bye, ClientRequest, Publish, SetProperties, Subscribe, Unsubscribe
+from gateway.core.wire.value_packets import ReadValues
 
 ONE = RequestNumber(1)
 
@@ -19,6 +20,8 @@ ONE = RequestNumber(1)
         (Unsubscribe(ONE, "s" * 500, keep=("k" * 300, "l" * 200)), 1000),
         (SetProperties(ONE, {"name": "v" * 100, "gone": None}), 108),
         (Authenticate(ONE, secret="s" * 800, principal="p" * 20), 820),
+        (ReadValues(ONE, "s" * 500, after="a" * 300), 800),
+        (ReadValues(ONE, "s" * 500), 500),
         (Bye("over"), 0),
     ],
 )

@@ -26,6 +26,7 @@ from gateway.core.wire.codec.exchange_packets import encode_answered, encode_que
 from gateway.core.wire.codec.fields import MAX_NUMBER
 from gateway.core.wire.codec.queue_packets import encode_message
 from gateway.core.wire.codec.salvage import Salvaged
+from gateway.core.wire.codec.value_packets import encode_values
 from gateway.core.wire.codec.values import MAX_NESTING, encode_value, json_text
 
 SUBPROTOCOL: Final = "gateway.v1.json"
@@ -50,6 +51,7 @@ __all__ = [
     "encode_request",
     "encode_update",
     "encode_value",
+    "encode_values",
     "excessive_request",
     "folding_mark",
     "follow",

@@ -17,6 +17,7 @@ from gateway.core.wire.codec.exchange_packets import encode_exchange_request
 from gateway.core.wire.codec.fields import WORD_SETS, Object, named_by_number
 from gateway.core.wire.codec.queue_packets import encode_queue_request
 from gateway.core.wire.codec.transaction_packets import encode_transaction_request
+from gateway.core.wire.codec.value_packets import encode_values_part, write_read_values
 from gateway.core.wire.codec.values import dumps
 from gateway.core.wire.codec.will_packets import encode_set_wills
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable, RemoveDurable
@@ -54,6 +55,7 @@ from gateway.core.wire.queue_packets import (
 )
 from gateway.core.wire.topology_packets import FOLLOW, Topology
 from gateway.core.wire.transaction_packets import Begin, Commit, Rollback, Stage
+from gateway.core.wire.value_packets import ReadValues
 from gateway.core.wire.will_packets import SetWills
 
 _LINK_NAMES: Final[Mapping[type[LinkPacket], str]] = {
@@ -174,7 +176,7 @@ def encode_request(body: ClientRequest) -> bytes:
     """
     content: Object
     match body:
-        case Subscribe() | Unsubscribe() | ReadHistory():
+        case Subscribe() | Unsubscribe() | ReadHistory() | ReadValues():
             content = _about_topics(body)
         case SetWills():
             return encode_set_wills(body)
@@ -218,8 +220,10 @@ def _publish(body: Publish) -> bytes:
     )
 
 
-def _about_topics(body: Subscribe | Unsubscribe | ReadHistory) -> Object:
+def _about_topics(body: Subscribe | Unsubscribe | ReadHistory | ReadValues) -> Object:
     """Write a request about the topics of a selector."""
+    if isinstance(body, ReadValues):
+        return write_read_values(body)
     content: Object = {"type": _ABOUT_TOPICS[type(body)], "request": body.request, "selector": body.selector}
     if isinstance(body, Unsubscribe) and body.keep:
         content["keep"] = body.keep
@@ -298,6 +302,8 @@ def encode_reply(reply: Reply) -> bytes:
         ]
         missing = part.missing if part.gap else None
         return encode_history(reply.request, events, part.positions, complete=part.complete, missing=missing)
+    if reply.values is not None:
+        return encode_values_part(reply.request, reply.values)
     content: Object = {"type": "reply", "request": reply.request}
     if reply.error is not None:
         content["error"] = {"code": reply.error, "message": reply.message}

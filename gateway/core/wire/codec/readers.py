@@ -71,6 +71,7 @@ from gateway.core.wire.codec.transaction_packets import (
     read_rollback,
     read_stage,
 )
+from gateway.core.wire.codec.value_packets import read_read_values, read_values_part
 from gateway.core.wire.codec.values import encode_long_value, encode_value
 from gateway.core.wire.codec.will_packets import read_set_wills
 from gateway.core.wire.packets import (
@@ -340,6 +341,7 @@ def _reply(packet: Object) -> Reply:
             version=None if version is None else Version(version),
             event=None if event is None else EventId(event),
             history=None if packet.get("history") is None else _history(read_object(packet, "history")),
+            values=None if packet.get("values") is None else read_values_part(read_object(packet, "values")),
             sent=None if sent is None else MessageId(sent),
             queue=read_optional_text(packet, "queue"),
             durable=None if packet.get("durable") is None else read_durable_place(read_object(packet, "durable")),
@@ -413,6 +415,7 @@ BODIES_FROM_CLIENT: Final[BodyReaders] = {
     "unsubscribe": _unsubscribe,
     "publish": read_publish,
     "history": _read_history,
+    "values": read_read_values,
     "properties": _properties,
     "authenticate": _authenticate,
     "send": read_send,
