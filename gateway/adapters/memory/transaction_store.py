@@ -34,7 +34,9 @@ class MemoryTransactionStore:
 
         def step(grid: GridData, now: float) -> TransactionRefused | None:
             grid.sessions.check(ownership, now)
-            return grid.transactions.stage(ownership.session, transaction, request, operation, grid.generation, now)
+            return grid.transactions.stage(
+                ownership.session, transaction, request, operation, generation=grid.generation, now=now
+            )
 
         return await self._connection.run(step)
 

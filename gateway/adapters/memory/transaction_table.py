@@ -85,6 +85,7 @@ class TransactionTable:
         number: RequestNumber,
         request: RequestNumber,
         operation: Staged,
+        *,
         generation: GridGeneration,
         now: float,
     ) -> TransactionRefused | None:
