@@ -38,7 +38,8 @@ class Transaction:
 
     What is asked for is in the grid when the call returns, and done when the block ends: all of it, once, or nothing.
     An exception in the block rolls it back. It goes on over connections, nodes and deploys as its session does, but not
-    for ever: a minute without a call, or ten in all, and it is rolled back.
+    for ever: a minute without a call, or ten in all, and it is rolled back. So it is if the grid may have lost a part
+    of it.
     """
 
     def __init__(self, requests: Requests, seconds: float | None) -> None:

@@ -97,7 +97,8 @@ class TransactionRefused(StrEnum):
     """Why something of a transaction was not done. A commit that is refused has rolled the transaction back."""
 
     UNKNOWN = "unknown"
-    """There is no such transaction: it was never begun, is over, or was rolled back because nobody went on with it."""
+    """There is no such transaction: it was never begun, is over, or was rolled back because nobody went on with it, or
+    because the grid may have lost a part of it."""
     TRANSACTIONS = "transactions"
     """The session has as many open as it may have."""
     SIZE = "size"

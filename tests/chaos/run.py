@@ -18,22 +18,24 @@ from gateway.core.client.errors import SessionEnded
 from tests.chaos import grid_links, node_links
 from tests.chaos.account.account import Account
 from tests.chaos.account.clock import Told, bases, judge_clock, judge_shifts, read_starts, read_told
-from tests.chaos.account.forgotten import Forgotten, NodeEnd
+from tests.chaos.account.forgotten import NodeEnd
 from tests.chaos.account.recoveries import BUSY, GRID, Trouble
 from tests.chaos.account.remains import judge_connections, judge_keys, judge_log
+from tests.chaos.account.transactions import OUTPUT, Look
 from tests.chaos.account.violation import Violation
 from tests.chaos.deadlines import Stuck, bounded, ended, in_time
 from tests.chaos.faults import CATALOGUE
 from tests.chaos.faults.fault import possible
-from tests.chaos.load.application import Application, Listener, Publisher, SlowReader
+from tests.chaos.load.application import Application, Publisher
+from tests.chaos.load.clients import applications
 from tests.chaos.load.crowd import ROOTS, Crowd
 from tests.chaos.load.habits import ABSENT, BACKLOG, DEAF, LEAVER, MUTE
-from tests.chaos.load.history import HistoryReader
-from tests.chaos.load.queueing import QUEUES, Sender, Worker
+from tests.chaos.load.queueing import LOOKED_AT
 from tests.chaos.load.witness import Witness
 from tests.chaos.mirrors import SYNC
 from tests.chaos.outcome import Outcome, Struck
 from tests.chaos.plan import Plan, Step
+from tests.chaos.promotions import Promotions
 from tests.chaos.reader import AWAY, UNREADABLE, Claims, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
 from tests.chaos.waiting import Waiting
@@ -53,9 +55,6 @@ CLOSED: Final = 30.0
 
 LOOKS: Final = 0.5
 """Seconds between two looks into Redis."""
-
-DEMOTED: Final = 6.0
-"""Seconds after a replica has taken over in which the master before may still take writes that nobody keeps."""
 
 SLOW_LOOK: Final = 1.5
 """Seconds above which a look into Redis, past all proxies, tells that nodes get no answers in time, either: they wait
@@ -83,12 +82,6 @@ CLOCK_SET: Final = "redis-clock-set"
 ROLLED_BACK: Final = frozenset({"redis-rolled-back", "masters-rolled-back"})
 """The faults for which copies of the data are made."""
 
-PUBLISHERS: Final = 12
-LISTENERS: Final = 16
-SLOW: Final = 3
-SENDERS: Final = 3
-WORKERS: Final = 5
-READERS: Final = 4
 HABITS: Final = (
     frozenset[str](),
     frozenset({ABSENT}),
@@ -131,14 +124,7 @@ class Run:
             url or target.links.url, self.account, self.now, WINDOW, self._excused, self._has_replaced, plan.seed
         )
         self._crowd.publishing.set()
-        self._applications: list[Application] = [
-            *(Publisher(self._crowd, f"publisher-{number}") for number in range(PUBLISHERS)),
-            *(Listener(self._crowd, f"listener-{number}") for number in range(LISTENERS)),
-            *(SlowReader(self._crowd, f"slow-{number}") for number in range(SLOW)),
-            *(Sender(self._crowd, f"sender-{number}") for number in range(SENDERS)),
-            *(Worker(self._crowd, f"worker-{number}") for number in range(WORKERS)),
-            *(HistoryReader(self._crowd, f"reader-{number}") for number in range(READERS)),
-        ]
+        self._applications = applications(self._crowd)
         self._witnesses = [
             # Every other one is of the time before clients could tell how far they had come.
             Witness(self._crowd, f"witness-{number}", habits=habits, replays=number % 2 == 0)
@@ -147,8 +133,7 @@ class Run:
         self._outcome = Outcome(plan, target.stack.logs)
         self._locks: dict[str, asyncio.Lock] = {}
         self._connections: Counter[str] = Counter()
-        self._masters: tuple[float, frozenset[int]] = (0.0, frozenset())
-        self._replaced = 0
+        self._promotions = Promotions(plan.grid)
         target.now = self.now
         target.saves = any(step.fault in ROLLED_BACK for step in plan.steps)
         target.about_to_forget = self._about_to_forget
@@ -232,11 +217,22 @@ class Run:
     async def _about_to_forget(self) -> None:
         """Read the logs while there are some, if the nodes have adopted this Redis."""
         try:
-            now = self.now()
             if await self._reader.adopted():
-                self.account.snapshots.append(await self._reader.snapshot(now))
+                await self._look_at_logs()
         except UNREADABLE:
             pass
+
+    async def _look_at_logs(self, *, is_final: bool = False) -> None:
+        """Read all logs, and what was passed on in transactions.
+
+        Raises:
+            UNREADABLE: that cannot be now.
+        """
+        began = self.now()
+        snapshot = await self._reader.snapshot(began)
+        self.account.snapshots.append(snapshot)
+        output = await self._reader.queue(OUTPUT, began)
+        self.account.transactions.looks.append(Look(began, self.now(), output, snapshot, is_final))
 
     def _live_sessions(self) -> list[str]:
         return [life.id for life in self.account.sessions.lives.values() if life.ended is None]
@@ -285,7 +281,7 @@ class Run:
 
     async def _look_at_queues(self) -> int:
         """Look into all queues; returns how many messages are not settled."""
-        for queue in QUEUES:
+        for queue in LOOKED_AT:
             self.account.messages.look(await self._reader.queue(queue, self.now()))
         return sum(look.unsettled for look in self.account.messages.looks.values())
 
@@ -295,17 +291,11 @@ class Run:
         self.account.recoveries.troubles.append(Trouble(since, self.now(), GRID))
 
     def _look_at_masters(self, now: float, masters: frozenset[int], claims: Claims) -> None:
-        """Note that a replica has taken over, also without a fault: on a busy machine a master may seem dead.
-
-        What it had not yet replicated is lost as with a fault, and until it is told, clients go on with the old one.
-        """
-        (since, before), self._masters = self._masters, (now, masters)
         self._target.masters = masters
-        has_changed = claims.promoted or masters != (before or masters)
-        self._replaced += has_changed
+        has_changed, lost = self._promotions.look(now, masters, claims)
         self._target.lineage += has_changed
-        if has_changed or (self._target.kind == "sentinel" and claims.masters > 1):
-            self.account.publishes.forgotten.append(Forgotten(since, now + DEMOTED))
+        if lost is not None:
+            self.account.publishes.forgotten.append(lost)
 
     async def _copy(self) -> None:
         while True:
@@ -399,7 +389,7 @@ class Run:
         await self._all_is_settled("after a last cut", self._audible)
         self._outcome.figures["converged after"] = f"{self.now() - began:.1f} s"
         try:
-            self.account.snapshots.append(await self._reader.snapshot(self.now()))
+            await self._look_at_logs(is_final=True)
             await self._compare_properties()
         except UNREADABLE as error:
             self._crowd.violated("P10", "cluster", f"the grid cannot be read at the end: {error!r}")
@@ -529,9 +519,11 @@ class Run:
             "demanded": f"{account.recoveries.handoffs} times nothing lost, {account.recoveries.copies} copies, "
             f"{account.recoveries.replays} replays",
             "messages": account.messages.figures,
+            "transactions": account.transactions.figures,
             "history": account.readers.figures,
+            "durables": account.readers.durable_figures,
             "generations": " ".join(str(number) for _, number in account.generations),
-            **({"replicas took over": str(self._replaced)} if self._target.kind != "single" else {}),
+            **({"replicas took over": str(self._promotions.count)} if self._target.kind != "single" else {}),
             "most clients of a Redis": str(max(self._connections.values(), default=0)),
             **self._outcome.figures,
         }

@@ -15,7 +15,7 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -159,8 +159,25 @@ async def send_all(url: str, count: int, seconds: float) -> None:
     await session.close()
 
 
-async def disturb(stack: Stack, workers: Sequence[Losable], random: Random, *, kills: int, restarts: int) -> None:
-    """Break things, one after the other, with short pauses between them."""
+async def disturb(
+    stack: Stack,
+    workers: Sequence[Losable],
+    random: Random,
+    *,
+    kills: int,
+    restarts: int,
+    restart: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Break things, one after the other, with short pauses between them.
+
+    Args:
+        stack: what is broken.
+        workers: one of them is lost for every tenth kill.
+        random: decides the order and the pauses.
+        kills: of nodes.
+        restarts: of Redis.
+        restart: what is done to Redis; by default it is restarted with its data.
+    """
     faults = ["kill"] * kills + ["restart"] * restarts + ["lose"] * (kills // 10)
     random.shuffle(faults)
     for fault in faults:
@@ -170,7 +187,7 @@ async def disturb(stack: Stack, workers: Sequence[Losable], random: Random, *, k
             await stack.kill_node(node)
             await stack.start_node(node)
         elif fault == "restart":
-            await stack.restart_redis(GridRestart.AS_IT_WAS)
+            await (stack.restart_redis(GridRestart.AS_IT_WAS) if restart is None else restart())
         else:
             worker = random.choice(workers)
             await worker.lose()

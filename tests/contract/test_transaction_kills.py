@@ -46,6 +46,9 @@ COMMIT: Final = RequestNumber(9)
 MOST_COMMANDS: Final = 30
 """More than any commit here sends."""
 
+PREPARED: Final = 4
+"""Commands of a commit on a cluster until all is prepared: one takes it, and one prepares it in each partition."""
+
 
 @pytest.fixture(params=["redis", "cluster"])
 def implementation(request: pytest.FixtureRequest) -> str:
@@ -280,3 +283,31 @@ async def test_an_ended_session_leaves_nothing_of_a_transaction(harness: Harness
     assert not await leftovers(harness)
     with pytest.raises(SessionGone):
         await case.commit()
+
+
+async def test_what_a_forgotten_transaction_had_prepared_is_given_again(
+    harness: Harness, implementation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session's slot has lost it, and not those of the queues. Its client was told that it holds nothing."""
+    if implementation != "cluster":
+        return  # one Redis prepares nothing
+    grid = await harness.grid()
+    assert isinstance(grid, RedisGrid)
+    case = await Case.begin(grid, 0)
+    ((former, message),) = await case.attach()
+    dying = mortal(grid, PREPARED)
+    with pytest.raises(GridUnavailable):
+        await case.commit()
+    revive(grid, dying)
+    assert await leftovers(harness)
+    for key in grid.transactions._keys.transactions(case.record.id)[:2]:
+        await grid.transactions._batcher.call(("DEL", key))
+    assert await case.commit() is TransactionRefused.UNKNOWN
+    with monkeypatch.context() as patch:
+        hurry(grid, patch)
+        await reap(grid, case)
+    assert not await case.is_executed(grid)
+    assert not await leftovers(harness)
+    ((tag, again),) = await case.attach()
+    assert again == message
+    assert tag > former, "it is another delivery"

@@ -452,3 +452,38 @@ async def test_outcomes_are_forgotten_when_they_are_known(harness: Harness) -> N
     other = user.next()
     await grid.transactions.begin(user.ownership, other, settled=commit)
     assert await user.commit(number, commit) is TransactionRefused.UNKNOWN
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "after more of it"])
+async def test_one_of_which_the_grid_may_have_lost_a_part_is_rolled_back(fragile: Harness, *, later: bool) -> None:
+    """Otherwise its input would be settled without what it was to lead to."""
+    grid = await fragile.grid()
+    user = await User.of(grid)
+    await user.put("1")
+    (message,) = await user.consume()
+    number = await user.begin()
+    await user.stage(number, user.settle(message))
+    snapshot = await fragile.snapshot()
+    await user.stage(number, send())
+    await fragile.restart(grid, snapshot=snapshot)
+    if later:
+        staged = await grid.transactions.stage(user.ownership, number, user.next(), publish())
+        assert staged is TransactionRefused.UNKNOWN
+    assert await user.commit(number) is TransactionRefused.UNKNOWN
+    assert await counts(grid, INPUT) == (0, 0, 1, 0), "it is held as before"
+    assert await counts(grid, OUTPUT) == (0, 0, 0, 0)
+    again = await user.begin()
+    await user.stage(again, user.settle(message), send())
+    assert isinstance(await user.commit(again), Committed)
+    assert await counts(grid, OUTPUT) == (1, 0, 0, 0)
+
+
+async def test_what_became_of_a_commit_is_known_after_a_restart(fragile: Harness) -> None:
+    grid = await fragile.grid()
+    user = await User.of(grid)
+    number, commit = await user.begin(), user.next()
+    await user.stage(number, send())
+    assert isinstance(await user.commit(number, commit), Committed)
+    await fragile.restart(grid)
+    assert await user.commit(number, commit) == Committed(1, duplicate=True)
+    assert await counts(grid, OUTPUT) == (1, 0, 0, 0)

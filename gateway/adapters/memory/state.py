@@ -403,7 +403,7 @@ class GridData:
         known = self.transactions.known(session, number, request, settled)
         if known is not None:
             return known
-        found = self.transactions.find(session, number, now)
+        found = self.transactions.find(session, number, self._generation, now)
         if found is None:
             return TransactionRefused.UNKNOWN
         settles = tuple(each for each in found.operations if isinstance(each, StagedSettle))

@@ -23,7 +23,7 @@ class MemoryTransactionStore:
 
         def step(grid: GridData, now: float) -> TransactionRefused | None:
             grid.sessions.check(ownership, now)
-            return grid.transactions.begin(ownership.session, transaction, settled, now)
+            return grid.transactions.begin(ownership.session, transaction, settled, grid.generation, now)
 
         return await self._connection.run(step)
 
@@ -34,7 +34,9 @@ class MemoryTransactionStore:
 
         def step(grid: GridData, now: float) -> TransactionRefused | None:
             grid.sessions.check(ownership, now)
-            return grid.transactions.stage(ownership.session, transaction, request, operation, now)
+            return grid.transactions.stage(
+                ownership.session, transaction, request, operation, generation=grid.generation, now=now
+            )
 
         return await self._connection.run(step)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.topics.topics import session_partition
-from gateway.core.types import RequestNumber, SessionId
+from gateway.core.types import GridGeneration, RequestNumber, SessionId
 from gateway.ports import (
     MOST_STAGED,
     MOST_STAGED_BYTES,
@@ -37,8 +37,10 @@ class _Transaction:
         size: bytes of them.
         request: that asked for its commit, once it is done.
         outcome: what became of it; None while it is open.
+        generation: of the grid, when it was begun; in a later one it may have lost operations.
     """
 
+    generation: GridGeneration
     begun: float
     used: float
     newest: RequestNumber
@@ -60,7 +62,12 @@ class TransactionTable:
         self._of: dict[SessionId, dict[RequestNumber, _Transaction]] = {}
 
     def begin(
-        self, session: SessionId, number: RequestNumber, settled: RequestNumber, now: float
+        self,
+        session: SessionId,
+        number: RequestNumber,
+        settled: RequestNumber,
+        generation: GridGeneration,
+        now: float,
     ) -> TransactionRefused | None:
         """See ``TransactionStore.begin``."""
         held = self._of.setdefault(session, {})
@@ -69,14 +76,21 @@ class TransactionTable:
         self._forget_settled(session, settled)
         if sum(each.outcome is None for each in held.values()) >= MOST_TRANSACTIONS:
             return TransactionRefused.TRANSACTIONS
-        held[number] = _Transaction(now, now, number)
+        held[number] = _Transaction(generation, now, now, number)
         return None
 
     def stage(
-        self, session: SessionId, number: RequestNumber, request: RequestNumber, operation: Staged, now: float
+        self,
+        session: SessionId,
+        number: RequestNumber,
+        request: RequestNumber,
+        operation: Staged,
+        *,
+        generation: GridGeneration,
+        now: float,
     ) -> TransactionRefused | None:
         """See ``TransactionStore.stage``."""
-        found = self.find(session, number, now)
+        found = self.find(session, number, generation, now)
         if found is None:
             return TransactionRefused.UNKNOWN
         if request <= found.newest:
@@ -91,12 +105,14 @@ class TransactionTable:
         found.size += size
         return None
 
-    def find(self, session: SessionId, number: RequestNumber, now: float) -> _Transaction | None:
-        """Look up one that is open; it is rolled back if it is overdue."""
+    def find(
+        self, session: SessionId, number: RequestNumber, generation: GridGeneration, now: float
+    ) -> _Transaction | None:
+        """Look up one that is open; it is rolled back if it is overdue, or of an earlier generation."""
         found = self._of.get(session, {}).get(number)
         if found is None or found.outcome is not None:
             return None
-        if found.due <= now:
+        if found.due <= now or found.generation < generation:
             self.drop(session, number)
             return None
         return found

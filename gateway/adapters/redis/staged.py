@@ -182,7 +182,7 @@ def read_record(stored: bytes) -> dict[str, Any]:
     Raises:
         ValueError: it is none.
     """
-    state, *numbers, outcome = stored.decode().split(" ")
+    state, *numbers, outcome, generation = stored.decode().split(" ")
     turn, request, begun, used, newest, count, size, wait, latest = map(int, numbers)
     return {
         "state": state,
@@ -196,4 +196,5 @@ def read_record(stored: bytes) -> dict[str, Any]:
         "wait": wait,
         "latest": latest,
         "outcome": outcome,
+        "generation": int(generation),
     }

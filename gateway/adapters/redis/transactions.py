@@ -57,7 +57,7 @@ TAKEN_MOST: Final = 5
 LOOKED_AT: Final = 16
 """Sessions whose transactions one look at a partition sees to."""
 
-_OPEN, _PREPARING, _COMMITTED, _ROLLED_BACK, _DONE = "o", "p", "c", "r", "d"
+_OPEN, _PREPARING, _COMMITTED, _ROLLED_BACK, _DONE, _FORGOTTEN = "o", "p", "c", "r", "d", "f"
 """States of a transaction; see ``transactions.lua``."""
 
 _STALE: Final = (b"stale", b"emptied")
@@ -245,7 +245,7 @@ class RedisTransactions:
             for queue in queues:
                 part.add_queue(TopicPath(queue))
             left = _Taken(SessionId(session), transaction, _ROLLED_BACK, turn, "", 0, (part,))
-            await self._finish(left, _ROLLED_BACK)
+            await self._finish(left, _FORGOTTEN if record is None else _ROLLED_BACK)
 
     # --- Bringing one to its end --------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from tests.chaos.account.publishes import Publishes, Snapshot
 from tests.chaos.account.readers import Readers
 from tests.chaos.account.recoveries import GRID, KEPT, Recoveries, Recovery, Trouble
 from tests.chaos.account.sessions import Sessions
+from tests.chaos.account.transactions import Transactions
 from tests.chaos.account.updates import NEAR, SessionUpdates
 from tests.chaos.account.violation import Violation, shown_as
 
@@ -29,6 +30,7 @@ class Account:
         snapshots: what the logs held at moments of the run; the last one is of its end.
         recoveries: of all sessions.
         messages: of all queues.
+        transactions: that pass messages on.
         readers: of topics with history.
         node_ends: when processes of nodes ended.
         found: violations that no part of the account has noted by itself.
@@ -42,6 +44,7 @@ class Account:
         self.snapshots: list[Snapshot] = []
         self.recoveries = Recoveries()
         self.messages = Messages()
+        self.transactions = Transactions()
         self.readers = Readers()
         self.node_ends: list[NodeEnd] = []
         self.found: list[Violation] = []
@@ -122,7 +125,8 @@ class Account:
     def readers_behind(self, values: Mapping[str, tuple[int, int]]) -> dict[str, list[str]]:
         """Tell what readers of histories lack, when nothing is published; as ``behind``, by client."""
         forgotten = self.publishes.forgotten
-        found = {each.who: each.behind(values, self.publishes, forgotten) for each in self.readers.all}
+        readers = (*self.readers.all, *self.readers.durables)
+        found = {each.who: each.behind(values, self.publishes, forgotten) for each in readers}
         return {who: wrong for who, wrong in found.items() if wrong}
 
     def judge(self) -> list[Violation]:
@@ -138,6 +142,7 @@ class Account:
         for snapshot in self.snapshots:
             lost = self.publishes.judge_log(snapshot)
         lost += self.messages.judge(self.publishes.forgotten, self._restarts())
+        lost += self.transactions.judge(self.messages, self.publishes.forgotten, self.generations)
         self.readers.judge(self.publishes, self.publishes.forgotten)
         interested = {each.topic: self._interested(each.topic) for each in lost}
         self.sessions.judge_losses(lost, self.generations, interested)
@@ -147,6 +152,7 @@ class Account:
             *self.sessions.violations,
             *self.recoveries.violations,
             *self.messages.violations,
+            *self.transactions.violations,
             *self.readers.violations,
             *(violation for updates in self.updates.values() for violation in updates.violations),
         ]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 NOTHING: Final = float("-inf")
 """The time of the newest data that is left when nothing is."""
+
+LAG: Final = 2.0
+"""Seconds by which what is left of the grid may be older than is said: a replica is behind its master."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +40,15 @@ class NodeEnd:
 
     at: float
     node: str
+
+
+def undone(forgotten: Sequence[Forgotten], since: float, done: float, *, until: float = inf) -> bool:
+    """Tell whether the grid may have forgotten before a time what was done between two others.
+
+    Args:
+        forgotten: what the grid was made to forget.
+        since: when it was asked for.
+        done: when it was confirmed; infinite without an answer.
+        until: the time.
+    """
+    return any(each.kept - LAG <= done and since <= each.ended and each.began <= until for each in forgotten)

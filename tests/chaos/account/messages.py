@@ -27,9 +27,8 @@ from enum import StrEnum
 from math import inf
 from typing import Final
 
-from tests.chaos.account.forgotten import Forgotten
+from tests.chaos.account.forgotten import Forgotten, undone
 from tests.chaos.account.publishes import Lost
-from tests.chaos.account.sessions import LAG
 from tests.chaos.account.violation import Violation, generation_of
 
 NAMED: Final = 3
@@ -37,6 +36,10 @@ NAMED: Final = 3
 
 SLACK: Final = 2.0
 """Seconds by which a client may tell of a recovery and of the messages around it in another order than they came."""
+
+
+TRANSACTION: Final = "~"
+"""In the name of who holds a message: a session, and the transaction of it that is being committed."""
 
 
 class Way(StrEnum):
@@ -237,7 +240,8 @@ class Messages:
                 self._violated("P15", look.at, look.queue, f"{len(which)} messages are {what}, such as {which[0]}")
         holding: dict[str, int] = defaultdict(int)
         for session, _ in look.held:
-            holding[session] += 1
+            if TRANSACTION not in session:  # what is being committed counts for nobody
+                holding[session] += 1
         for session in holding.keys() | look.counts.keys():
             if holding[session] != look.counts.get(session, 0):
                 told = look.counts.get(session)
@@ -273,7 +277,7 @@ class Messages:
 
     def _judge_sending(self, value: int, sending: Sending, ids: Iterable[int], forgotten: Sequence[Forgotten]) -> None:
         known = {*ids, *(each.message for each in sending.given), *([sending.message] if sending.message else [])}
-        if len(known) > 1 and not _undone(forgotten, sending.asked, sending.sent):
+        if len(known) > 1 and not undone(forgotten, sending.asked, sending.sent):
             self._of("P5", sending.asked, sending, value, f"was sent once, and is there as {sorted(known)}")
 
     def _judge_given(
@@ -285,7 +289,7 @@ class Messages:
     ) -> None:
         for number, now in enumerate(sending.given):
             for before in sending.given[:number]:
-                if _undone(forgotten, sending.asked, before.at, until=now.at):
+                if undone(forgotten, sending.asked, before.at, until=now.at):
                     continue
                 if not now.marked and not before.marked:
                     self._of("P15", now.at, sending, value, f"was given twice unmarked, first at {before.at:.1f} s")
@@ -306,7 +310,7 @@ class Messages:
         accepted = [each for each in sending.settlings if each.way is Way.ACCEPT and each.answer is Answer.DONE]
         for first in accepted:
             if any(
-                other.at > first.answered and not _undone(forgotten, first.at, first.answered, until=other.answered)
+                other.at > first.answered and not undone(forgotten, first.at, first.answered, until=other.answered)
                 for other in accepted
             ):
                 self._of("P15", first.answered, sending, value, "was accepted twice")
@@ -314,7 +318,7 @@ class Messages:
                 if (
                     given.session != first.session
                     and given.at > first.answered
-                    and not _undone(forgotten, first.at, first.answered, until=given.at)
+                    and not undone(forgotten, first.at, first.answered, until=given.at)
                 ):
                     what = f"was given to session {given.session} after session {first.session} had accepted it"
                     self._of("P15", given.at, sending, value, what)
@@ -323,7 +327,7 @@ class Messages:
                 continue
             had_it = any(given.session == each.session for given in sending.given)
             asked_before = any(other.session == each.session for other in sending.settlings[:number])
-            if had_it and not asked_before and not _undone(forgotten, sending.asked, each.answered):
+            if had_it and not asked_before and not undone(forgotten, sending.asked, each.answered):
                 what = f"session {each.session} had it, and was told that it does not hold it"
                 self._of("P15", each.answered, sending, value, what)
 
@@ -340,7 +344,7 @@ class Messages:
             (each for each in sending.settlings if each.way is not Way.RELEASE and each.answer is Answer.DONE), None
         )
         if done is not None:
-            if _undone(forgotten, done.at, done.answered):
+            if undone(forgotten, done.at, done.answered):
                 return []
             if done.way is Way.ACCEPT and ids:
                 self._of("P15", look.at, sending, value, f"was accepted at {done.answered:.1f} s, and is there")
@@ -349,7 +353,7 @@ class Messages:
             return []
         if ids or sending.sent >= look.at or sending.has(Way.ACCEPT, Answer.NONE, Answer.NOT_HELD):
             return []
-        if not _undone(forgotten, sending.asked, sending.sent):
+        if not undone(forgotten, sending.asked, sending.sent):
             self._of("P15", look.at, sending, value, "was sent, is nowhere, and was accepted by nobody")
         elif sending.message:
             generation = generation_of(sending.message)
@@ -380,8 +384,3 @@ class Messages:
 
 def _repeats(places: Sequence[int]) -> bool:
     return len(set(places)) != len(places)
-
-
-def _undone(forgotten: Sequence[Forgotten], since: float, done: float, *, until: float = inf) -> bool:
-    """Tell whether the grid may have forgotten before a time what was done between two others."""
-    return any(each.kept - LAG <= done and since <= each.ended and each.began <= until for each in forgotten)

@@ -12,23 +12,23 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.core.topics.selectors import matches, parse_selector
 from gateway.core.topics.versions import place_of
 from gateway.core.types import EventId, TopicPath
-from tests.chaos.account.forgotten import Forgotten
+from tests.chaos.account.forgotten import Forgotten, undone
 from tests.chaos.account.publishes import Publishes
-from tests.chaos.account.sessions import LAG
 from tests.chaos.account.violation import Violation
+
+if TYPE_CHECKING:
+    from tests.chaos.account.durables import DurableReader
 
 Place = tuple[int, int]
 """Of an event in its partition: generation and sequence."""
 
 READ: Final = 5.0
 """Seconds within which a reader has been handed an event, also one that rests now and then on a busy machine."""
-
-_BEGIN: Final[Place] = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,10 @@ class Event:
     value: int
     gap: bool = False
     asked: float = -inf
+
+
+NOTHING_READ: Final = Event(-inf, (-1, -1), "", 0)
+"""Comes before all events."""
 
 
 class Reader:
@@ -105,12 +109,14 @@ class Readers:
     """All readers of a run.
 
     Attributes:
-        all: of them.
+        all: of them, but for those of durable subscriptions.
+        durables: of these.
         violations: found by ``judge``.
     """
 
     def __init__(self) -> None:
         self.all: list[Reader] = []
+        self.durables: list[DurableReader] = []
         self.violations: list[Violation] = []
 
     @property
@@ -119,28 +125,49 @@ class Readers:
         events = sum(len(each) for reader in self.all for each in reader.events.values())
         return f"{events} events by {len(self.all)} readers, {sum(each.gaps for each in self.all)} gaps told"
 
+    @property
+    def durable_figures(self) -> str:
+        """Tell how much was read by durable subscriptions."""
+        events = sum(len(each) for reader in self.durables for each in reader.events.values())
+        openings = sum(len(each.openings) for each in self.durables)
+        again = sum(each.again for each in self.durables)
+        gaps = sum(each.gaps for each in self.durables)
+        return f"{events} events in {openings} openings, {again} came again, {gaps} gaps told"
+
     def judge(self, publishes: Publishes, forgotten: Sequence[Forgotten]) -> None:
         """Compare what was handed out with what publishers were told, once."""
         for reader in self.all:
-            told: dict[int, list[Event]] = defaultdict(list)
-            for name, topic in publishes.topics.items():
-                if matches(reader.selector, TopicPath(name)):
-                    for value, receipt in topic.receipts.items():
-                        if receipt.event:
-                            place = place_of(EventId(receipt.event))
-                            told[int(receipt.event.partition("-")[0])].append(
-                                Event(receipt.at, place, name, value, asked=topic.times[value])
-                            )
+            told = _told(reader, publishes)
             for partition in told.keys() | reader.events.keys():
-                published = sorted(told[partition], key=lambda event: event.place)
-                self._judge(reader, reader.events[partition], published, forgotten)
+                self._judge(reader, reader.events[partition], told[partition], forgotten, NOTHING_READ)
+        for durable in self.durables:
+            (published,) = _told(durable, publishes).values() or ([],)
+            for number, opening in enumerate(durable.openings):
+                if opening.events:
+                    begin = self._begin(durable, number, published, forgotten)
+                    self._judge(durable, opening.events, published, forgotten, begin)
+
+    @staticmethod
+    def _begin(
+        reader: DurableReader, opening: int, published: Sequence[Event], forgotten: Sequence[Forgotten]
+    ) -> Event:
+        """Tell behind which of the events that are possible an opening has begun: of which nothing is missing."""
+        first = reader.openings[opening].events[0]
+        possible = reader.beginnings(opening, forgotten)
+        return next(
+            (each for each in possible if each.place < first.place and not _between(published, each, first, forgotten)),
+            possible[0],
+        )
 
     def _judge(
-        self, reader: Reader, events: Sequence[Event], published: Sequence[Event], forgotten: Sequence[Forgotten]
+        self,
+        reader: Reader,
+        events: Sequence[Event],
+        published: Sequence[Event],
+        forgotten: Sequence[Forgotten],
+        before: Event,
     ) -> None:
         known = {event.place: event for event in published}
-        places = [event.place for event in published]
-        before = Event(-inf, _BEGIN, "", 0)
         for event in events:
             wanted = known.get(event.place)
             if wanted is not None and (wanted.topic, wanted.value) != (event.topic, event.value):
@@ -149,11 +176,7 @@ class Readers:
             if event.place <= before.place:
                 self._violated(reader, event.at, f"{event} came after {before}")
                 continue
-            missed = [
-                each
-                for each in published[bisect_right(places, before.place) : bisect_left(places, event.place)]
-                if not _forgot(forgotten, each, event.at)
-            ]
+            missed = _between(published, before, event, forgotten)
             if event.gap and not any(each.began <= event.at for each in forgotten):
                 self._violated(reader, event.at, f"a gap is told before {event}, and nothing was lost")
             if missed and not event.gap:
@@ -165,6 +188,32 @@ class Readers:
         self.violations.append(Violation("P14", at, reader.who, what))
 
 
-def _forgot(forgotten: Sequence[Forgotten], event: Event, until: float) -> bool:
-    """Tell whether the grid may have forgotten an event before a time; nodes may have put back others around it."""
-    return any(each.kept - LAG <= event.at and event.asked <= each.ended and each.began <= until for each in forgotten)
+def _told(reader: Reader, publishes: Publishes) -> defaultdict[int, list[Event]]:
+    """List what publishers were told of the topics of a reader, by partition, in order."""
+    told: defaultdict[int, list[Event]] = defaultdict(list)
+    for name, topic in publishes.topics.items():
+        if matches(reader.selector, TopicPath(name)):
+            for value, receipt in topic.receipts.items():
+                if receipt.event:
+                    place = place_of(EventId(receipt.event))
+                    told[int(receipt.event.partition("-")[0])].append(
+                        Event(receipt.at, place, name, value, asked=topic.times[value])
+                    )
+    for events in told.values():
+        events.sort(key=lambda event: event.place)
+    return told
+
+
+def _between(published: Sequence[Event], before: Event, event: Event, forgotten: Sequence[Forgotten]) -> list[Event]:
+    """List what was published between two events, and was there when the second one was handed out."""
+    after = bisect_right(published, before.place, key=_place)
+    return [
+        each
+        for each in published[after : bisect_left(published, event.place, key=_place)]
+        # Nodes may have put back others around what the grid has forgotten.
+        if not undone(forgotten, each.asked, each.at, until=event.at)
+    ]
+
+
+def _place(event: Event) -> Place:
+    return event.place

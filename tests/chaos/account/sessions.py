@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.chaos.account.forgotten import Forgotten, NodeEnd
+from tests.chaos.account.forgotten import LAG, Forgotten, NodeEnd
 from tests.chaos.account.publishes import Lost, by_generation
 from tests.chaos.account.violation import Violation
 
@@ -15,9 +15,6 @@ EARLY: Final = 0.9
 
 BEFORE: Final = 2.0
 """Seconds by which the notice of a loss may come before the reader has a look at the new generation."""
-
-LAG: Final = 2.0
-"""Seconds by which what is left of the grid may be older than is said: a replica is behind its master."""
 
 RESTORED: Final = 6.0
 """Seconds after the grid has forgotten in which nodes write back what they hold."""

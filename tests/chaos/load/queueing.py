@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,7 @@ from gateway.client import Message, MessageConsumer, Session
 from gateway.core.client.errors import NotHeld, RequestRefused, RequestTimedOut, SessionEnded
 from gateway.core.client.types import SessionState
 from tests.chaos.account.messages import Answer, Given, Way
+from tests.chaos.account.transactions import INPUT, OUTPUT
 from tests.chaos.load.application import Application
 
 WORK: Final = "c2/work"
@@ -17,6 +19,9 @@ FRAGILE: Final = "c3/fragile"
 """A message of this queue is a dead letter after ``FAILURES`` failed deliveries."""
 
 QUEUES: Final = (WORK, FRAGILE)
+
+LOOKED_AT: Final = (*QUEUES, INPUT)
+"""Queues of which each message is accounted for."""
 
 FAILURES: Final = 3
 
@@ -34,6 +39,17 @@ path = "{FRAGILE}"
 kind = "queue"
 deliveries = {FAILURES}
 dead_count = 100_000
+
+[[destination]]
+path = "{INPUT}"
+kind = "queue"
+deliveries = 1000
+
+[[destination]]
+path = "{OUTPUT}"
+kind = "queue"
+count = 1_000_000
+bytes = "1GiB"
 """
 
 _HISTORY: Final = """
@@ -71,15 +87,21 @@ def declare(folder: Path) -> Path:
 
 
 class Sender(Application):
-    """Sends messages to the queues in turn, some of them to be delivered later, or never."""
+    """Sends messages to the queues in turn, some of them to be delivered later, or never.
+
+    Attributes:
+        queues: which.
+    """
+
+    queues: Sequence[str] = QUEUES
 
     async def _live(self, session: Session, until: float) -> None:
         messages = self.crowd.account.messages
         while session.state is not SessionState.CLOSED and not self.crowd.ending.is_set():
             if self.crowd.now() >= until:
                 return
-            queue = self.random.choice(QUEUES)
-            stale = self.random.randrange(BAD) == 0
+            queue = self.random.choice(self.queues)
+            stale = queue in QUEUES and self.random.randrange(BAD) == 0
             delay = 2.0 if stale else self.random.choice((0.0, 0.0, 0.0, 0.5))
             value = messages.ask(self.crowd.now(), queue, session.id, expires=stale)
             try:
@@ -93,15 +115,20 @@ class Sender(Application):
 
 
 class Worker(Application):
-    """Consumes from both queues; it leaves by bye, by cancelling, or is lost with what it holds."""
+    """Consumes from both queues; it leaves by bye, by cancelling, or is lost with what it holds.
 
+    Attributes:
+        queues: from which it consumes.
+    """
+
+    queues: Sequence[str] = QUEUES
     life = LIFE
     window = WINDOW
     stays = True
 
     async def _live(self, session: Session, until: float) -> None:
         consumers = []
-        for queue in QUEUES:
+        for queue in self.queues:
             consumer = await session.consume(queue, credit=CREDIT, ack="each")
             consumers.append(consumer)
             self._spawn(self._consume(session, consumer))

@@ -27,5 +27,6 @@ end
 write_record({
   state = 'o', turn = 0, request = 0, begun = now, used = now, newest = tonumber(ARGV[8]), count = 0, bytes = 0,
   wait = tonumber(ARGV[10]), latest = now + ARGV[11], outcome = '-',
+  generation = tonumber(ARGV[2]),
 })
 return 'ok'

@@ -3,7 +3,7 @@
 --
 -- KEYS[1] prepared  hash  as in transaction_prepare.lua
 -- KEYS[2..], ARGV[1..12]  transaction_parts.lua
--- ARGV[13] 'c' to execute it, 'r' to undo it
+-- ARGV[13] 'c' to execute it, 'r' to undo it, 'f' likewise, of one of which nothing is known any more
 -- ARGV[14..] the part, and behind it what logs.lua asks for at the end
 -- Result  'ok', also if there is nothing to do; 'overtaken': a later turn has prepared it; 'stale', 'emptied' as of
 --         topic_publish.lua: nothing was done
@@ -25,8 +25,8 @@ if ARGV[13] == 'c' and prepared == turn then
   if not why then
     execute_part(part)
   end
-elseif note or ARGV[13] == 'r' then
-  why = undo_part(part)
+elseif note or ARGV[13] ~= 'c' then
+  why = undo_part(part, ARGV[13] == 'f')
 end
 if why then
   return why

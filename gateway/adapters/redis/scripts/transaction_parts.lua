@@ -175,8 +175,9 @@ local function list_reserved()
   return found
 end
 
--- Gives back what was held, and takes back what was sent; harmless if there is nothing.
-local function undo(each)
+-- Gives back what was held, and takes back what was sent; harmless if there is nothing. Where the transaction is
+-- forgotten, its client may have been told that it holds nothing any more: then it is given again.
+local function undo(each, forgotten)
   if not enter(each) then
     return 'stale'
   end
@@ -186,7 +187,7 @@ local function undo(each)
       meta[1] = meta[1] - size_of(id)
       forget(id)
     else
-      local holder = consumer(session)
+      local holder = not forgotten and consumer(session)
       if holder then
         local member = session .. ' ' .. tag .. ' ' .. id
         redis.call('ZADD', HELD, 0, member)
@@ -298,10 +299,10 @@ local function publish(part)
   count_entries(part.sizes, part.stream, part.values, event, part.appended, tonumber(ARGV[11]))
 end
 
-local function undo_part(part)
+local function undo_part(part, forgotten)
   local why
   for _, each in ipairs(part.queues) do
-    why = undo(each) or why
+    why = undo(each, forgotten) or why
   end
   return why
 end

@@ -4,7 +4,8 @@
 -- KEYS[2] ended       zset    "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
 -- KEYS[3] opened      string  seal of the newest generation that was opened here
 -- KEYS[4] records     hash    of the session: number of each transaction -> "<state> <turn> <request of its commit> <begun>
---                             <used> <newest request> <operations> <bytes> <wait> <latest> <outcome>", times in ms
+--                             <used> <newest request> <operations> <bytes> <wait> <latest> <outcome> <generation of its begin>",
+--                             times in ms
 -- KEYS[5] operations  hash    of the session: "<number>.<place, from 1>" -> an operation
 -- KEYS[6] overdue     zset    of the partition: session -> when the first of its transactions is to be looked after (ms)
 -- ARGV[1] seal of the generation that the caller has adopted
@@ -20,6 +21,9 @@
 --
 -- Invariant: only the stored owner of the session goes on with what is open (P3). From 'p' on anybody may, one at a time:
 -- who takes it raises the turn, and nothing is decided by an older turn. 'c' and 'r' exclude each other (P16).
+--
+-- What is open in a later generation than that of its begin may have lost operations that its client was promised: it is
+-- rolled back. From 'p' on it has them all, as this slot loses no write without all those that followed.
 -- Milliseconds that a node has for what it has taken; FINISH_SECONDS of gateway/ports/transactions.py.
 local FINISH = 10000
 local SESSION, ENDED, OPENED, RECORDS, OPERATIONS, OVERDUE = unpack(KEYS, 1, 6)
@@ -45,8 +49,8 @@ local function check_owner()
 end
 
 local function parse_record(stored)
-  local fields = {string.match(stored, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+)$')}
-  local record = {state = fields[1], outcome = fields[11]}
+  local fields = {string.match(stored, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+)$')}
+  local record = {state = fields[1], outcome = fields[11], generation = tonumber(fields[12])}
   for place, name in ipairs({'turn', 'request', 'begun', 'used', 'newest', 'count', 'bytes', 'wait', 'latest'}) do
     record[name] = tonumber(fields[place + 1])
   end
@@ -60,7 +64,9 @@ end
 
 -- Tells when somebody has to look after a transaction; nil if nobody has.
 local function when_due(record)
-  if record.state == 'o' then
+  if record.state == 'o' and record.generation < tonumber(ARGV[2]) then
+    return now
+  elseif record.state == 'o' then
     return math.min(record.used + record.wait, record.latest)
   end
   return record.state ~= 'd' and record.used + FINISH or nil
@@ -96,6 +102,7 @@ local function write_record(record)
     fields[#fields + 1] = whole(record[name])
   end
   fields[#fields + 1] = record.outcome
+  fields[#fields + 1] = whole(record.generation)
   redis.call('HSET', RECORDS, ARGV[8], table.concat(fields, ' '))
   schedule()
 end
