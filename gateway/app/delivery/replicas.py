@@ -227,7 +227,7 @@ class Replicas:
                 async for page in self._store.values(partition.number):
                     _take_out(known, partition, page)
                     await self._apply_page(partition, page)
-                await self._give_back(partition, known)
+                await self._until_given_back(partition, known)
                 # The values are of this place, or before. Whoever is told of an earlier one and comes back would be
                 # sent again, as updates, what they have shown (P2).
                 reached = await self._store.position(partition.number)
@@ -276,6 +276,20 @@ class Replicas:
         finally:
             self._queues.drop(queue)
 
+    async def _until_given_back(self, partition: Partition, known: Sequence[TopicValue | None]) -> None:
+        """Give back what the grid has lost, however long it refuses that: it can be read meanwhile.
+
+        To begin anew would be to leave the place from which the stream is followed, and to show current values in place
+        of all updates that have come since. Should that place be lost too, the partition is read again anyway.
+        """
+        while True:
+            try:
+                await self._give_back(partition, known)
+            except GridUnavailable:
+                await asyncio.sleep(RETRY_READ)
+            else:
+                return
+
     async def _give_back(self, partition: Partition, known: Sequence[TopicValue | None]) -> None:
         """Give back what of the values that were known is not taken out, some places in a turn of the loop (P20)."""
         places = partition.values.places
@@ -296,7 +310,11 @@ class Replicas:
             batch = lost[start : start + RESTORE_BATCH]
             self.restored += await self._store.restore(batch)
             found = await self._store.read([each.topic for each in batch])
-            self._apply(partition, [value for value in found if value is not None], live=False)
+            # What was published since has another event: the stream brings it, behind the updates before it.
+            given = zip(batch, found, strict=True)
+            self._apply(
+                partition, [now for each, now in given if now is not None and now.event == each.event], live=False
+            )
             gone = [each for each, value in zip(batch, found, strict=True) if value is None]
             # The removal itself is not known any more; its version was higher, and so is that of all that follows.
             removals = [
