@@ -28,6 +28,7 @@ LIST: Final = Path("deploy", "images.toml")
 NAMED_IN: Final = (
     Path("deploy", "docker", "Dockerfile"),
     Path("deploy", "compose", "compose.yml"),
+    Path("deploy", "compose", "zones.yml"),
     Path("deploy", "kubernetes", "base", "haproxy.yaml"),
 )
 """The files that name images, from the top of the repository."""

@@ -70,7 +70,9 @@ async def test_the_life_of_a_session_is_told(tmp_path: Path, receiver: HookRecei
         assert (opened["source"], opened["data"]["principal"]) == ("/nodes/n1", "alice")
         assert receiver.of_type("session_selections_changed")[0]["data"]["names"] == ["+prices/**"]
         assert len(set(receiver.ids)) == len(receiver.ids)
-        assert 'gateway_hook_events_total{hook="crm"} 3.0' in node.gateway.metrics.render().decode()
+        # The receiver has them before the node counts them.
+        counted = 'gateway_hook_events_total{hook="crm"} 3.0'
+        await eventually(lambda: counted in node.gateway.metrics.render().decode())
 
 
 @pytest.mark.parametrize("hashed", [False, True])
