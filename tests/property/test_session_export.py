@@ -189,7 +189,7 @@ def walk(seed: int, kind: type[Twins] = Twins) -> Counter[str]:
         return pick.random() < share
 
     def ask() -> None:
-        kinds = pick.choices(KINDS, (4, 2, 8, 1, 1, 1, 0.2, 0.5, 0.5, 0.5, 0.5), k=pick.randint(1, 3))
+        kinds = pick.choices(KINDS, (4, 2, 8, 1, 1, 1, 1, 0.2, 0.5, 0.5, 0.5, 0.5), k=pick.randint(1, 3))
         jump = 0 if is_so(0.95) else pick.choice((-1, 1))
         twins.ask(kinds, jump=jump, resubmitted=is_so(0.2), acknowledges=is_so(), grid=is_so(0.8))
 
