@@ -169,13 +169,13 @@ FIXED_BUDGETS: Final[Sequence[FixedBudget]] = (
     FixedBudget(
         SESSION,
         lambda: (
-            f"{_number(subscribe.STEPS_PER_PACKET)} steps, {_number(subscribe.ENTRIES_PER_PACKET)} entries besides the "
+            f"{_number(turns.STEPS_PER_PACKET)} steps, {_number(subscribe.ENTRIES_PER_PACKET)} entries besides the "
             f"first, {_number(subscribe.BYTES_PER_PACKET)} bytes of entries that come, or "
             f"{_number(subscribe.TOPICS_PER_PACKET)} topics that are looked at"
         ),
         lambda: "What counts as one more packet in `rate_packets`, for a subscribe or unsubscribe.",
         (
-            (subscribe, "STEPS_PER_PACKET"),
+            (turns, "STEPS_PER_PACKET"),
             (subscribe, "ENTRIES_PER_PACKET"),
             (subscribe, "BYTES_PER_PACKET"),
             (subscribe, "TOPICS_PER_PACKET"),
@@ -267,10 +267,10 @@ FIXED_BUDGETS: Final[Sequence[FixedBudget]] = (
         lambda: (
             f"Values that are published, each request with {_bytes(turns.PACKET_BYTES)} besides; of selectors a byte "
             "counts as "
-            f"{_number(subscribe.SELECTOR_COST)}. What is more waits for later turns; requests of at most "
+            f"{_number(turns.SELECTOR_COST)}. What is more waits for later turns; requests of at most "
             f"{_bytes(turns.LIGHT_BYTES)} pass in front."
         ),
-        ((turns, "TURN_BYTES"), (turns, "PACKET_BYTES"), (subscribe, "SELECTOR_COST"), (turns, "LIGHT_BYTES")),
+        ((turns, "TURN_BYTES"), (turns, "PACKET_BYTES"), (turns, "SELECTOR_COST"), (turns, "LIGHT_BYTES")),
     ),
     FixedBudget(
         VERIFICATIONS,

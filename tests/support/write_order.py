@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -19,6 +19,23 @@ from gateway.core.types import NodeId, NodeRef
 from gateway.core.wire import codec
 from gateway.core.wire.packets import Ack, SessionPacket
 from tests.support.nodes import TestNode
+
+
+def note_written(patch: pytest.MonkeyPatch, note: Callable[[FrameWriter, bytes], None]) -> None:
+    """Have *note* called with each message that leaves for a client, just before it does."""
+    write, write_all = FrameWriter.write, FrameWriter.write_all.__func__  # type: ignore[attr-defined]
+
+    def written(connection: FrameWriter, message: bytes) -> None:
+        note(connection, message)
+        write(connection, message)
+
+    def all_written(kind: type[FrameWriter], connections: Sequence[FrameWriter], messages: Sequence[bytes]) -> None:
+        for connection, message in zip(connections, messages, strict=True):
+            note(connection, message)
+        write_all(kind, connections, messages)
+
+    patch.setattr(FrameWriter, "write", written)
+    patch.setattr(FrameWriter, "write_all", classmethod(all_written))
 
 
 class WriteOrder:
@@ -45,7 +62,7 @@ class WriteOrder:
         self.late: list[str] = []
         self.compared: Counter[str] = Counter()
         self._name = NodeId(name)
-        send, write, write_all = MemoryPeerLinks.send, FrameWriter.write, FrameWriter.write_all.__func__  # type: ignore[attr-defined]
+        send = MemoryPeerLinks.send
 
         def sent(links: MemoryPeerLinks, to: NodeRef, kind: str, record: bytes) -> int:
             sequence = send(links, to, kind, record)
@@ -53,18 +70,8 @@ class WriteOrder:
                 self._take_in(record)
             return sequence
 
-        def written(connection: FrameWriter, message: bytes) -> None:
-            self._compare(connection, message)
-            write(connection, message)
-
-        def all_written(kind: type[FrameWriter], connections: Sequence[FrameWriter], messages: Sequence[bytes]) -> None:
-            for connection, message in zip(connections, messages, strict=True):
-                self._compare(connection, message)
-            write_all(kind, connections, messages)
-
         patch.setattr(MemoryPeerLinks, "send", sent)
-        patch.setattr(FrameWriter, "write", written)
-        patch.setattr(FrameWriter, "write_all", classmethod(all_written))
+        note_written(patch, self._compare)
 
     def _take_in(self, record: bytes) -> None:
         frame = read_frame(record)

@@ -11,8 +11,9 @@ from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.delivery.presence_watch import PresenceWatch
 from gateway.app.delivery.value_pages import NotReadYet, ValuePage, ValuePages
-from gateway.app.requests.history import HISTORIES_PER_PACKET, STEPS_PER_PACKET
+from gateway.app.requests.history import HISTORIES_PER_PACKET
 from gateway.app.requests.subscribe import TOPICS_PER_PACKET
+from gateway.app.requests.turns import STEPS_PER_PACKET
 from gateway.app.security.authorisation import Authorisation
 from gateway.catalogue import call_metrics as call_catalogue
 from gateway.catalogue import history_metrics as catalogue

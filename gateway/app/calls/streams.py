@@ -18,7 +18,8 @@ from gateway.app.calls.problems import refused
 from gateway.app.calls.stream_connection import StreamConnection
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
-from gateway.app.requests.subscribe import STEPS_PER_PACKET, TOPICS_PER_PACKET
+from gateway.app.requests.subscribe import TOPICS_PER_PACKET
+from gateway.app.requests.turns import STEPS_PER_PACKET
 from gateway.app.runtime.portions import portions
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.revocations import Revocations

@@ -309,13 +309,11 @@ class Replicas:
         for start in range(0, len(lost), RESTORE_BATCH):
             batch = lost[start : start + RESTORE_BATCH]
             self.restored += await self._store.restore(batch)
-            found = await self._store.read([each.topic for each in batch])
+            found = list(zip(batch, await self._store.read([each.topic for each in batch]), strict=True))
             # What was published since has another event: the stream brings it, behind the updates before it.
-            given = zip(batch, found, strict=True)
-            self._apply(
-                partition, [now for each, now in given if now is not None and now.event == each.event], live=False
-            )
-            gone = [each for each, value in zip(batch, found, strict=True) if value is None]
+            given = [now for each, now in found if now is not None and now.event == each.event]
+            self._apply(partition, given, live=False)
+            gone = [each for each, now in found if now is None]
             # The removal itself is not known any more; its version was higher, and so is that of all that follows.
             removals = [
                 TopicValue(each.topic, Version(each.version + 1), UNKNOWN_EVENT, b"") for each in gone if each.value

@@ -8,9 +8,10 @@ temporary destinations, are left out: their names say nothing to people.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final
 
+from gateway.app.journal.traffic import add_up
 from gateway.core.topics.topics import SYSTEM_SIGN
 from gateway.core.types import TopicPath
 from gateway.core.wire.queue_packets import Settlement
@@ -59,9 +60,7 @@ class QueueTally:
 
     def add(self, other: QueueTally) -> None:
         """Add what another one has counted."""
-        for name, count in asdict(other).items():
-            mine = getattr(self, name)
-            setattr(self, name, max(mine, count) if name == "settle_max_ms" else mine + count)
+        add_up(self, other, most="settle_max_ms")
 
 
 class QueueTraffic:

@@ -7,8 +7,8 @@ A delivery costs nothing: each update is counted once, with the number of sessio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from gateway.core.types import TopicPath
 from gateway.ports import PublishCommand, Published, PublishResult
@@ -27,6 +27,19 @@ THE_REST: Final = "*"
 """Stands for all roots without a record of their own."""
 
 
+def add_up(tally: Any, other: Any, *, most: str = "") -> None:
+    """Add what another tally of the same kind has counted.
+
+    Args:
+        tally: a dataclass of counts, which grow.
+        other: the other one.
+        most: the field of which both have the most of one of many, which is not added up.
+    """
+    for name, count in asdict(other).items():
+        mine = getattr(tally, name)
+        setattr(tally, name, max(mine, count) if name == most else mine + count)
+
+
 @dataclass(slots=True)
 class Tally:
     """What was counted for one root.
@@ -43,9 +56,7 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         """Add what another one has counted."""
-        self.deliveries += other.deliveries
-        self.publishes += other.publishes
-        self.bytes += other.bytes
+        add_up(self, other)
 
 
 class Traffic:

@@ -12,14 +12,12 @@ from gateway.catalogue import log_events, topology_metrics, zone_link_log_events
 from gateway.catalogue.metric import Metric
 from gateway.core.journal import EventType
 from gateway.core.journal import events as happened
+from gateway.core.journal.events import NAME_LENGTH
 from gateway.ports import Master
 
 OUT: Final = "out"
 IN: Final = "in"
 """Directions of links: this node sends over it, or takes what comes."""
-
-NAME_LENGTH: Final = 256
-"""Characters of names of links and clusters that are told."""
 
 
 class _OfLink(Event):

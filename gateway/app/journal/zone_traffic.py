@@ -7,8 +7,10 @@ counted again by both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from gateway.app.journal.traffic import add_up
 
 LINKS_TOLD: Final = 50
 """Links with a record of their own, the busiest ones; see ``traffic.ROOTS_TOLD``."""
@@ -61,9 +63,7 @@ class LinkTally:
 
     def add(self, other: LinkTally) -> None:
         """Add what another one has counted."""
-        for name, count in asdict(other).items():
-            mine = getattr(self, name)
-            setattr(self, name, max(mine, count) if name == "behind" else mine + count)
+        add_up(self, other, most="behind")
 
 
 class ZoneTraffic:

@@ -14,7 +14,7 @@ from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.requests.messages import bounds_of
-from gateway.app.requests.turns import Turns
+from gateway.app.requests.turns import SELECTOR_COST, STEPS_PER_PACKET, Turns
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import durable_metrics as catalogue
@@ -62,12 +62,6 @@ restarted at once finds its former session in use for so long."""
 
 OPENINGS: Final = 4
 """Times that it is tried to take over from sessions without a client, should there be another one each time."""
-
-SELECTOR_COST: Final = 32
-"""As of a subscribe: bytes of plain values that take as long as a byte of a selector."""
-
-STEPS_PER_PACKET: Final = 20
-"""Steps of judging in the time that a packet takes to be read and executed, as of a reading of history."""
 
 DurableAsk: TypeAlias = OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable
 

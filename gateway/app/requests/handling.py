@@ -21,6 +21,7 @@ from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.fencing import Outdated, SessionLost
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.followed_partitions import FollowedPartitions
+from gateway.app.requests.turns import STEPS_PER_PACKET
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.exchange import Exchange, Handler, Told
 from gateway.app.session.session import Session
@@ -65,9 +66,6 @@ WAITING_MOST: Final = 16
 
 BLOCKED: Final = 0.01
 """Seconds after which it is looked again whether the client has taken something, likewise."""
-
-STEPS_PER_PACKET: Final = 20
-"""Steps of judging in the time that a packet takes to be read and executed, as of a reading of history."""
 
 _ID_PARTS: Final = 4
 """Of the id of a question: partition, tag, number, session."""

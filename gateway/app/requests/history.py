@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
-from gateway.app.requests.turns import Turns
+from gateway.app.requests.turns import SELECTOR_COST, STEPS_PER_PACKET, Turns
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import history_metrics as catalogue
@@ -15,14 +15,8 @@ from gateway.core.topics.work import Work
 from gateway.core.wire import codec
 from gateway.core.wire.packets import ReadHistory
 
-SELECTOR_COST: Final = 32
-"""As of a subscribe: bytes of plain values that take as long as a byte of a selector."""
-
 HISTORIES_PER_PACKET: Final = 4
 """Histories that are asked in the time that a packet takes to be read and executed: a command of Redis each."""
-
-STEPS_PER_PACKET: Final = 20
-"""Steps of judging in that time."""
 
 
 class HistoryReading:

@@ -13,7 +13,7 @@ from gateway.app.context import Context
 from gateway.app.delivery.delivery import Delivery
 from gateway.app.journal.session_events import SelectionsChanged
 from gateway.app.registry.fenced_store import FencedStore
-from gateway.app.requests.turns import Turns, rest
+from gateway.app.requests.turns import SELECTOR_COST, STEPS_PER_PACKET, Turns, rest
 from gateway.app.runtime.clock import Clock
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
@@ -24,18 +24,11 @@ from gateway.core.topics.work import Work
 from gateway.core.wire.errors import InvalidSelector
 from gateway.core.wire.packets import Reply, Subscribe, Unsubscribe
 
-STEPS_PER_PACKET: Final = 20
-"""Steps of work in the time that a packet takes to be read and executed: some 20 µs."""
-
 ENTRIES_PER_PACKET: Final = 4
 """Entries that come or go in that time, in the node and in the grid, besides the first."""
 
 BYTES_PER_PACKET: Final = 256
 """Bytes of entries that are written to the grid in that time; usual entries have fewer."""
-
-SELECTOR_COST: Final = 32
-"""Bytes of plain values that take as long as a byte of a selector does to find its place in a list and in the index of
-the node: the longest patterns take a quarter of a millisecond each, and an unsubscribe may keep sixty."""
 
 TOPICS_PER_PACKET: Final = 40
 """Topics that are looked at in that time, to find those whose values follow a subscribe."""

@@ -27,6 +27,14 @@ PACKET_BYTES: Final = 1024
 kibibyte or two of a large value."""
 
 
+SELECTOR_COST: Final = 32
+"""Bytes of plain values that take as long as a byte of a selector does to find its place in a list and in the index of
+the node: the longest patterns take a quarter of a millisecond each, and an unsubscribe may keep sixty."""
+
+STEPS_PER_PACKET: Final = 20
+"""Steps of judging, and of other work on selectors, in the time that a packet takes to be read and executed: some
+20 µs. What a request has cost is charged in packets."""
+
 LIGHT_BYTES: Final = 4 * 1024
 """Work of so little that it passes in front of more: behind sixty clients that send the largest values it would wait
 for dozens of turns, and for them it is next to nothing."""

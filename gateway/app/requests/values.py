@@ -10,8 +10,8 @@ from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.delivery.value_pages import NotReadYet, ValuePage, ValuePages
-from gateway.app.requests.subscribe import SELECTOR_COST, STEPS_PER_PACKET, TOPICS_PER_PACKET
-from gateway.app.requests.turns import Turns, rest
+from gateway.app.requests.subscribe import TOPICS_PER_PACKET
+from gateway.app.requests.turns import SELECTOR_COST, STEPS_PER_PACKET, Turns, rest
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import call_metrics as catalogue

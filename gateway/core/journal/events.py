@@ -32,7 +32,7 @@ NAMES_TOLD: Final = 20
 """Names of changed properties or selections in one event; there may be a thousand."""
 
 NAME_LENGTH: Final = 256
-"""Characters of each of them."""
+"""Characters of each of them, and of names of links and clusters."""
 
 SESSION_OPENED = EventType("session_opened", "A client opened a session.", ("principal", "client", "window_ms"))
 SESSION_RESUMED = EventType(

@@ -11,8 +11,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.connections.conversation import Conversations
-from gateway.app.requests.subscribe import SELECTOR_COST
-from gateway.app.requests.turns import PACKET_BYTES, TURN_BYTES, Turns
+from gateway.app.requests.turns import PACKET_BYTES, SELECTOR_COST, TURN_BYTES, Turns
 from gateway.core.pacing.workload import REQUEST_BYTES
 from gateway.core.session.pending import RUN_BYTES
 from gateway.core.topics.selections import Selections

@@ -22,6 +22,7 @@ from tests.support.linked_nodes import LinkedNodes
 from tests.support.mirrored_nodes import caught_up
 from tests.support.nodes import TestNode, eventually
 from tests.support.times import scaled, time_limit
+from tests.support.write_order import note_written
 
 pytestmark = pytest.mark.promise("P3", "P12")
 
@@ -57,19 +58,7 @@ class Recorded:
                 for method in dir(type(part)):
                     if not method.startswith("_") and callable(getattr(part, method)):
                         patch.setattr(part, method, self._noting(f"{name}.{method}", getattr(part, method)))
-        write, write_all = FrameWriter.write, FrameWriter.write_all.__func__  # type: ignore[attr-defined]
-
-        def written(connection: FrameWriter, message: bytes) -> None:
-            self._note_written(connection, message)
-            write(connection, message)
-
-        def all_written(kind: type[FrameWriter], connections: Sequence[FrameWriter], messages: Sequence[bytes]) -> None:
-            for connection, message in zip(connections, messages, strict=True):
-                self._note_written(connection, message)
-            write_all(kind, connections, messages)
-
-        patch.setattr(FrameWriter, "write", written)
-        patch.setattr(FrameWriter, "write_all", classmethod(all_written))
+        note_written(patch, self._note_written)
 
     def _noting(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def noted(*arguments: Any, **named: Any) -> Any:

@@ -19,22 +19,11 @@ from gateway.client import Forbidden, RequestRefused, Session, ValuesPage, conne
 from gateway.core.topics.selectors import matches, parse_selector
 from gateway.core.types import SessionId, TopicPath
 from gateway.ports import LIST_PATH
+from tests.integration.node.test_call_values import POLICY, TREE
 from tests.support.http_calls import call
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.redis_server import RedisServer
 from tests.support.times import PATIENCE, time_limit
-
-TREE = [f"{root}/{name}/{leaf}" for root in ("prices", "orders", "a-b") for name in range(9) for leaf in ("bid", "é 1")]
-"""Some topics in several partitions."""
-
-POLICY = """
-[roles.trader]
-publish = ["**"]
-select = ["prices/**", "orders/*/bid"]
-
-[principals]
-alice = ["trader"]
-"""
 
 
 @pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.redis)])
@@ -257,43 +246,38 @@ async def test_sessions_wait_for_their_place_among_the_pages_under_way(monkeypat
     assert most == 1
 
 
-async def test_a_page_waits_for_the_copies_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def have_not_read(monkeypatch: pytest.MonkeyPatch, times: int) -> list[None]:
+    """Have so many pages come before the node has read its copies; returns what has an entry for each that is tried."""
     find = ValuePages.find
-    tries = 0
+    tries: list[None] = []
 
     async def not_yet(*given: Any, **named: Any) -> None:
-        nonlocal tries
-        tries += 1
-        if tries < 4:
+        tries.append(None)
+        if len(tries) <= times:
             raise NotReadYet
         await find(*given, **named)
 
+    monkeypatch.setattr(ValuePages, "find", not_yet)
+    return tries
+
+
+async def test_a_page_waits_for_the_copies_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_node() as node, connect(node.url, "alice") as session:
         await session.publish("a/1", 1)
-        monkeypatch.setattr(ValuePages, "find", not_yet)
+        tries = have_not_read(monkeypatch, 3)
         assert topics_of([await session.values("a/*")]) == ["a/1"]
-        assert tries == 4
+        assert len(tries) == 4
 
 
 async def test_a_page_that_is_long_in_coming_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    find = ValuePages.find
-    tries = 0
-
-    async def not_yet(*given: Any, **named: Any) -> None:
-        nonlocal tries
-        tries += 1
-        if tries <= requests_values.ATTEMPTS:
-            raise NotReadYet
-        await find(*given, **named)
-
     monkeypatch.setattr(requests_values, "RETRY_AFTER", 0.01)
     async with running_node() as node, connect(node.url, "alice") as session:
         await session.publish("a/1", 1)
-        monkeypatch.setattr(ValuePages, "find", not_yet)
+        tries = have_not_read(monkeypatch, requests_values.ATTEMPTS)
         async with time_limit(PATIENCE):
             assert topics_of([await session.values("a/*")]) == ["a/1"]
             assert (await session.publish("a/1", 2)).version == 2
-        assert tries == requests_values.ATTEMPTS + 1
+        assert len(tries) == requests_values.ATTEMPTS + 1
 
 
 async def test_while_the_grid_is_away_a_page_waits() -> None:

@@ -148,11 +148,12 @@ def _write_specially(content: Object, name: str, value: Any) -> None:
     elif name in _BY_NUMBER and value is not True:
         content[name] = named_by_number(value)
     elif name == "supports":
-        content[name] = _sorted_words(value)
         if FOLLOW in value:
             content[FOLLOW] = True
-            if not content[name]:
-                del content[name]
+        if words := _sorted_words(value):
+            content[name] = words
+        else:
+            del content[name]
 
 
 @lru_cache(_REMEMBERED)

@@ -183,6 +183,14 @@ def read_object(packet: Object, name: str) -> Object:
     return value
 
 
+def read_objects(packet: Object, name: str) -> list[Object]:
+    """Read an array of objects that must be there."""
+    value = packet.get(name)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise bad_field(name, value, "must be an array of objects")
+    return value
+
+
 def read_texts(packet: Object, name: str) -> dict[str, str]:
     """Read an object of texts; absent and null are an empty one."""
     value = {} if packet.get(name) is None else packet[name]

@@ -39,6 +39,7 @@ from gateway.core.wire.codec.fields import (
     read_measure,
     read_numbering,
     read_object,
+    read_objects,
     read_optional_count,
     read_optional_seconds,
     read_optional_text,
@@ -53,7 +54,6 @@ from gateway.core.wire.codec.fields import (
     read_unfinished,
     read_words,
     request_number,
-    word_set,
 )
 from gateway.core.wire.codec.queue_packets import (
     read_cancel,
@@ -113,8 +113,8 @@ def _read_supports(packet: Object) -> frozenset[str]:
 
 @lru_cache(WORD_SETS)
 def _supported(words: frozenset[str], follows: bool) -> frozenset[str]:
-    others = words - {FOLLOW}
-    return word_set((*sorted(others), FOLLOW)) if follows else word_set(tuple(sorted(others)))
+    """Make the set of both; the same one for the same words, as of ``word_set``."""
+    return words | {FOLLOW} if follows else words - {FOLLOW}
 
 
 def _hello(packet: Object) -> Hello:
@@ -318,11 +318,8 @@ def _update(packet: Object) -> Update:
 
 
 def _history(part: Object) -> HistoryPart:
-    events = part.get("events")
-    if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
-        raise BadField("'events' must be an array of objects")
     return HistoryPart(
-        events=tuple([_update(event) for event in events]),
+        events=tuple([_update(event) for event in read_objects(part, "events")]),
         positions=read_positions(part, "positions"),
         complete=read_flag(part, "complete"),
         gap=read_flag(part, "gap", default=False),

@@ -11,6 +11,7 @@ from gateway.core.wire.codec.fields import (
     BadField,
     Object,
     read_count,
+    read_objects,
     read_optional_count,
     read_optional_text,
     read_resubmitted,
@@ -47,10 +48,7 @@ def write_read_values(body: ReadValues) -> Object:
 
 def read_values_part(part: Object) -> ValuesPart:
     """Read what a reply has of a page."""
-    items = part.get("items")
-    if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
-        raise BadField("'items' must be an array of objects")
-    return ValuesPart(tuple(map(_read_item, items)), read_optional_text(part, "next"))
+    return ValuesPart(tuple(map(_read_item, read_objects(part, "items"))), read_optional_text(part, "next"))
 
 
 def _read_item(item: Object) -> ValueItem:
