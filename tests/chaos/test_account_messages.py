@@ -149,6 +149,21 @@ def test_what_is_younger_than_the_copy_alone_is_excused() -> None:
     assert promises(account.violations) == ["P15"]
 
 
+@pytest.mark.parametrize(
+    ("kept", "expected"), [pytest.param(8.0, [], id="forgotten"), pytest.param(16.0, ["P15"], id="kept")]
+)
+def test_one_whose_acceptance_alone_was_forgotten_is_held_again(kept: float, expected: list[str]) -> None:
+    account = story(got(2.0, "a"), accepted(12.0, "a"), got(20.0, "a", marked=True), accepted(21.0, "a"))
+    account.judge([Forgotten(18.0, 19.0, kept=kept)], {})
+    assert sorted({*promises(account.violations)}) == expected, account.violations
+
+
+def test_one_that_waits_with_its_session_does_not_come_again_when_the_grid_forgets() -> None:
+    account = story(got(2.0, "a"), got(20.0, "a", marked=True), accepted(21.0, "a"))
+    account.judge([Forgotten(18.0, 19.0, kept=16.0)], {})
+    assert promises(account.violations) == ["P15"]
+
+
 def test_a_failover_brings_again_what_is_held() -> None:
     account = story(got(2.0, "a"), got(6.0, "a", marked=True), accepted(8.0, "a"))
     account.judge([], {"a": [5.0]})

@@ -11,7 +11,8 @@ one value under two ids                                         the receipt of i
 confirmed as accepted twice; given after that                   the first acceptance was forgotten
 given twice and not marked                                      the first time was forgotten
 given to one session while another one holds it                 the assignment to that one was forgotten
-given twice to one session that lost nothing (rungs 1 to 3)     likewise; or it had released the message
+given twice to one session that lost nothing (rungs 1 to 3)     likewise; or it had released the message; or it had
+                                                                accepted it, and that was forgotten
 "not held", and the session had not settled or lost it          likewise
 not there in the end, and accepted by nobody                    the sending was forgotten, which must be declared
 a dead letter for no reason, or rejected and none               the rejection was forgotten
@@ -124,10 +125,26 @@ class Sending:
 
     def released(self, session: str, since: float, until: float) -> bool:
         """Tell whether a session has given it back, or to the dead letters, in a time."""
+        return any(each.way is not Way.ACCEPT for each in self._settled_by(session, since, until))
+
+    def is_held_again(self, session: str, since: float, until: float, forgotten: Sequence[Forgotten]) -> bool:
+        """Tell whether a session has accepted it in a time, and the grid forgot that: it holds it again, unasked."""
         return any(
-            each.session == session and each.way is not Way.ACCEPT and since <= each.at <= until
-            for each in self.settlings
+            each.way is Way.ACCEPT and undone(forgotten, each.at, each.answered, until=until)
+            for each in self._settled_by(session, since, until)
         )
+
+    def told_settlings(self, session: str) -> str:
+        """Tell how a session settled it."""
+        told = [
+            f"{each.way} asked at {each.at:.1f} s, {each.answer} at {each.answered:.1f} s"
+            for each in self.settlings
+            if each.session == session
+        ]
+        return "; ".join(told) or "it was not settled there"
+
+    def _settled_by(self, session: str, since: float, until: float) -> list[Settling]:
+        return [each for each in self.settlings if each.session == session and since <= each.at <= until]
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +320,10 @@ class Messages:
                 if before.session == now.session and not any(
                     before.at - SLACK <= at <= now.at + SLACK for at in restarts.get(now.session, ())
                 ):
+                    if sending.is_held_again(now.session, before.at, now.at, forgotten):
+                        continue
                     what = f"came twice to session {now.session}, which lost nothing, first at {before.at:.1f} s"
-                    self._of("P15", now.at, sending, value, what)
+                    self._of("P15", now.at, sending, value, f"{what}; {sending.told_settlings(now.session)}")
 
     def _judge_settlings(self, value: int, sending: Sending, forgotten: Sequence[Forgotten]) -> None:
         accepted = [each for each in sending.settlings if each.way is Way.ACCEPT and each.answer is Answer.DONE]
