@@ -272,6 +272,13 @@ again and again."""
 class NodeDirectory(Protocol):
     """Who is there: leases by the grid's clock, and who takes over from whom."""
 
+    def time_in_doubt(self) -> bool:
+        """Tell whether this node has just come, and what looks over may be so by a clock that was set (P7, P17).
+
+        It ends no window, takes over from nobody and becomes no master until the others have had the time to find out,
+        a lease at most.
+        """
+
     async def join(self, node: NodeRef, *, lease: float, saved_ago: float | None = None) -> None:
         """Take a lease of *lease* seconds, also after it expired.
 

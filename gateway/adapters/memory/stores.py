@@ -221,6 +221,10 @@ class MemoryNodeDirectory:
         saved = self._saved_until(saved_ago)
         await self._connection.run(lambda grid, now: grid.leases.join(node, lease, now, saved))
 
+    def time_in_doubt(self) -> bool:
+        """See the port: nobody sets this clock."""
+        return False
+
     async def renew(
         self,
         node: NodeRef,

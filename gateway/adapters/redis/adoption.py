@@ -26,7 +26,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import AskError, RedisError, TryAgainError
 
 from gateway.adapters.redis import scripts
-from gateway.adapters.redis.clock import GridClock
+from gateway.adapters.redis.clock import TOLERANCE_MS, GridClock
 from gateway.adapters.redis.cluster import SLOTS, ClusterFinder
 from gateway.adapters.redis.dialer import converse, why
 from gateway.adapters.redis.keys import NODES_TAG, Keys
@@ -250,11 +250,16 @@ class Adoption:
             adopt = scripts.ADOPT(
                 *(keys.grid, keys.leases, keys.members, keys.renewed, keys.takeovers),
                 *(clock.argument(), self.names, known, known_seal, str(randbelow(_SEALS)), int(has_read)),
-                UNSEEN_GENERATIONS,
+                *(UNSEEN_GENERATIONS, TOLERANCE_MS),
             )
-            ((generation, opened, sealed, said, shift, ago),) = await told_by(chief.label, chief.connection, [adopt])
-            # Should it not fit, the next renewal of the lease sees to that.
-            clock.read(said, shift, asked=asked, answered=clock.local())
+            ((generation, opened, sealed, said, shift, ago, now, silence),) = await told_by(
+                chief.label, chief.connection, [adopt]
+            )
+            if has_read:
+                # Should it not fit, the next renewal of the lease sees to that.
+                clock.read(said, shift, asked=asked, answered=clock.local())
+            else:
+                clock.begin(said, shift, now=now, silence=silence, asked=asked, answered=clock.local())
             seal = sealed.decode()
             found = await self._seal(generation, seal, opened)
             known, known_seal = max(generation, *found), seal

@@ -14,11 +14,17 @@ caller, so that there is no moment in which the wrong time counts.
 A node whose own clock stood still, as that of a machine that was suspended, would find the same. It is contradicted by
 any other node that has followed the clock all the while and found nothing, and begins to follow it anew. A node that
 came after the clock was set has found nothing either; so each tells since when it has followed the clock.
+
+A node that has just come has nothing to compare with but the time of the last renewal of any node. If that is later
+than what the clock says, the clock was set back, and the time goes on from there. If it is long ago, either nobody
+reached the grid meanwhile, or the clock was set forward and the others have yet to find out. They do so within a lease;
+until then the newcomer is not *sure* of the time, and ends nothing of others by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 TOLERANCE_MS: Final = 5_000
@@ -39,6 +45,7 @@ class GridClock:
         shift: milliseconds by which the clock of Redis is ahead of the time of the grid, as far as is known here.
         last: what the clock of Redis said when it was read last and fitted, in milliseconds; 0 before.
         since: what it said when this node began to follow it by this shift, likewise.
+        doubt: milliseconds within which all who have followed the clock for longer find out that it was set: a lease.
     """
 
     def __init__(self, local: Callable[[], float]) -> None:
@@ -49,9 +56,17 @@ class GridClock:
         """A local time, and that of the grid at that moment, both in milliseconds."""
         self._born = 0.0
         """Local time, in milliseconds, since when it follows the clock without having been wrong."""
+        self._is_doubtful = False
+        """Whether there was nothing to compare the first reading with."""
         self.shift = 0
         self.last = 0
         self.since = 0
+        self.doubt = inf
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether everybody who may know that the clock was set before this node came has had the time to say so."""
+        return not self._is_doubtful or self.age() >= self.doubt
 
     def local(self) -> float:
         """Read the local clock, in milliseconds."""
@@ -91,7 +106,22 @@ class GridClock:
     def argument(self) -> str:
         """Make what every step that depends on the time is given first; see ``scripts/clock.lua``."""
         estimate = self.estimate()
-        return f"{self.shift} {_UNREAD if estimate is None else round(estimate)} {TOLERANCE_MS}"
+        return f"{self.shift} {_UNREAD if estimate is None else round(estimate)} {TOLERANCE_MS} {int(self.is_sure)}"
+
+    def begin(self, clock: int, shift: int, *, now: int, silence: int, asked: float, answered: float) -> None:
+        """Take in the first reading.
+
+        Args:
+            clock: see ``read``.
+            shift: see ``read``.
+            now: the time of the grid, in milliseconds; later than the two tell if the clock was set back.
+            silence: milliseconds for which nobody had renewed a lease.
+            asked: see ``read``.
+            answered: see ``read``.
+        """
+        self.follow(clock, shift, asked=asked, answered=answered)
+        self._known = ((asked + answered) / 2, now)
+        self._is_doubtful = silence > TOLERANCE_MS
 
     def read(self, clock: int, shift: int, *, asked: float, answered: float) -> int:
         """Take in a reading of the clock of Redis, if it fits what is known.
@@ -127,6 +157,8 @@ class GridClock:
             self._born = local
         if self._known is None or anew or shift != self.shift:
             self.since = clock
+            # Now it goes by what somebody knew who had followed it.
+            self._is_doubtful = False
         self._known = (local, clock - shift)
         self._answered = answered
         self.shift = shift

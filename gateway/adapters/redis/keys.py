@@ -133,8 +133,9 @@ key                              type    content
                                          them, its ``seal`` (``<generation>.<random>``: no two grids share one), the
                                          generation that is ``opened`` in every partition, when writes were ``lost``
                                          for the last time, ``shift`` of the clock of Redis against the time of the
-                                         grid (both ms; ``clock.py``), when an ``outage_over`` was told by who had been
-                                         cut off, has waited or found that nobody renewed, ``term`` of the newest lease,
+                                         grid (both ms; ``clock.py``), the node ``shift_by`` which it was recorded, when
+                                         an ``outage_over`` was told by who had been cut off, has waited or found that
+                                         nobody renewed, ``term`` of the newest lease,
                                          ``master_term`` of the newest master,
                                          ``revision`` of the revocations, ``destination_revision``, ``zone_revision``,
                                          ``interest_revision``, ``carrier_term`` of the newest carrier of a link, and

@@ -126,6 +126,10 @@ class RedisNodes:
         self._unanswered: _Step | None = None
         """What this node had recorded, perhaps: there was no answer."""
 
+    def time_in_doubt(self) -> bool:
+        """See ``NodeDirectory.time_in_doubt``."""
+        return not self._clock.is_sure
+
     async def join(self, node: NodeRef, *, lease: float, saved_ago: float | None = None) -> None:
         """See ``NodeDirectory.join``."""
         keys = self._keys
@@ -140,6 +144,7 @@ class RedisNodes:
         if term == b"stale":
             raise self._grid.stale()
         if node == self._node:
+            self._clock.doubt = lease * 1000
             self._write_gate.hold(until=asked + lease, term=term)
 
     async def renew(
@@ -410,6 +415,9 @@ class RedisNodes:
             GRID_CLOCK_STEPPED, seconds=round(step.step / 1000, 3), shift_seconds=round(step.shift / 1000, 3)
         )
 
+    async def _has_recorded(self) -> bool:
+        return bool(await self._batcher.call(("HGET", self._keys.grid, "shift_by")) == str(self._node).encode())
+
     async def _see_to_clock(self, said: int, shift: int, asked: float, answered: float) -> None:
         """Follow the clock of Redis; should it have been set, record that in the grid, unless another node was first.
 
@@ -418,10 +426,11 @@ class RedisNodes:
         """
         clock, keys = self._clock, self._keys
         if self._unanswered is not None:
-            # Of the millisecond, so nobody else has recorded it: it was this node, and nobody has told of it.
-            unanswered, self._unanswered = self._unanswered, None
-            if shift == unanswered.shift:
+            unanswered = self._unanswered
+            # Of the millisecond, but another node may have found the same.
+            if shift == unanswered.shift and await self._has_recorded():
                 self._tell_of_step(unanswered)
+            self._unanswered = None
         step = clock.read(said, shift, asked=asked, answered=answered)
         if not step:
             return

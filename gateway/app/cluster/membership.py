@@ -192,7 +192,8 @@ class Membership:
     async def is_in_doubt(self, session: SessionId) -> bool:
         """Tell whether nobody knows yet if the window of a session is over, though the grid says so.
 
-        It is there still, and its owner has yet to say that nothing has happened to it since, or to be taken over.
+        It is there still, and its owner has yet to say that nothing has happened to it since, or to be taken over; or
+        this node is too young to be sure of the time.
 
         Raises:
             GridUnavailable: the grid is unreachable.
@@ -200,7 +201,9 @@ class Membership:
         with suppress(LeaseLost):
             await self._hear_what_is_saved()
         record = await self._grid.sessions.find(session)
-        return record is not None and record.owner != self._me and record.owner in self._saved.nodes
+        if record is None:
+            return False
+        return self._grid.nodes.time_in_doubt() or (record.owner != self._me and record.owner in self._saved.nodes)
 
     async def reap(self) -> None:
         """End sessions whose window is over, and do what is due in queues, for ever.

@@ -12,11 +12,14 @@
 -- ARGV[4] a random number, for a seal, should one have to be made
 -- ARGV[5] '1' if the caller has read the clock of this grid before, else '0'
 -- ARGV[6] by how much the generation grows if the caller has never adopted the stored one
+-- ARGV[7] how far the time of the last renewal may be ahead of a time that is right (ms)
 -- Result  {the generation in force, 1 if it is open in every partition already, else 0, its seal, what the clock of
 --         Redis says (ms), shift: by how much that is ahead of the time of the grid (ms), how long ago the grid lost
---         writes, as far as it knows (ms); -1 if it never has}
+--         writes, as far as it knows (ms); -1 if it never has, the time of the grid (ms), for how long nobody had
+--         renewed a lease (ms)}
 --
--- Needs clock.lua. A caller that has never read the clock goes by the shift that is stored here.
+-- Needs clock.lua. A caller that has never read the clock goes by the shift that is stored here. If the last renewal was
+-- later than that, somebody has set the clock back, and the time goes on from there: it never goes back.
 --
 -- Invariant: (run_id, generation) change together, and the generation never falls below one that any caller knows. A
 -- process that is not among the stored ones may have lost writes (restart, promotion, lost data): next generation. One
@@ -71,10 +74,14 @@ if changed or not tonumber(seal or '') or math.floor(tonumber(seal)) ~= generati
 end
 
 local shift = tonumber(stored[6]) or 0
+local renewed = tonumber(redis.call('GET', KEYS[4]))
 if ARGV[5] == '0' then
   now = clock - shift
+  if renewed and renewed - now > tonumber(ARGV[7]) then
+    now = renewed
+  end
 end
-local silence = now - (tonumber(redis.call('GET', KEYS[4])) or now)
+local silence = now - (renewed or now)
 local members = redis.call('HGETALL', KEYS[3])
 local extended = false
 for i = 1, #members, 2 do
@@ -98,4 +105,4 @@ if lost then
 elseif tonumber(stored[7] or '') then
   ago = math.max(0, now - tonumber(stored[7]))
 end
-return {generation, opened and 1 or 0, seal, clock, shift, ago}
+return {generation, opened and 1 or 0, seal, clock, shift, ago, now, silence}

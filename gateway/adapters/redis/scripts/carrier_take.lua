@@ -30,7 +30,7 @@ if rows.err then
 end
 for at = 1, #rows, 2 do
   local node, term, ends = string.match(rows[at + 1], '^(%S+) (%d+) (%d+)$')
-  if node and tonumber(ends) > now then
+  if node and (tonumber(ends) > now or not sure) then
     held[rows[at]] = {node, term, tonumber(ends)}
   elseif node == ARGV[2] and wanted[rows[at]] then
     -- Nobody has taken it since.

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Record that the clock of Redis was set, unless another node was first or knows better.
 --
--- KEYS[1] grid    hash  shift: milliseconds by which the clock of Redis is ahead of the time of the grid
+-- KEYS[1] grid    hash  shift: milliseconds by which the clock of Redis is ahead of the time of the grid, shift_by: the
+--                       node that recorded it
 -- KEYS[2] clocks  hash  node -> "<what the clock said when it last fitted> <shift by which it did> <what it said when
 --                       the node began to follow it by that shift> <how long it had followed it by any>" (ms)
 -- ARGV[1] node
@@ -47,6 +48,6 @@ for index = 1, #clocks, 2 do
     end
   end
 end
-redis.call('HSET', KEYS[1], 'shift', ARGV[3])
+redis.call('HSET', KEYS[1], 'shift', ARGV[3], 'shift_by', ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], table.concat({ARGV[6], ARGV[3], ARGV[6], ARGV[8]}, ' '))
 return {tonumber(ARGV[3]), 1}

@@ -29,7 +29,7 @@ for at = 1, #rows, 2 do
       ends = string.format('%.0f', now + keep)
       redis.call('HSET', KEYS[3], node, keep .. ' ' .. ends .. ' ' .. count)
     end
-    if not ends or tonumber(ends) <= now then
+    if not ends or (tonumber(ends) <= now and sure) then
       ended[node] = true
       redis.call('HDEL', KEYS[3], node)
     else

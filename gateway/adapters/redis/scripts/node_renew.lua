@@ -59,7 +59,7 @@ local held = redis.pcall('GET', KEYS[7])
 local master, master_term = string.match(type(held) == 'string' and held or '', '^(%S+) (%d+)$')
 if master then
   local its_end = redis.call('ZSCORE', KEYS[2], master)
-  if not its_end or tonumber(its_end) <= now or (master == ARGV[1] and ARGV[8] == 'yield') then
+  if not its_end or (tonumber(its_end) <= now and sure) or (master == ARGV[1] and ARGV[8] == 'yield') then
     redis.call('DEL', KEYS[7])
     master = nil
   end

@@ -16,7 +16,7 @@
 -- progress stays.
 -- Needs clock.lua, takeovers.lua.
 local ends = redis.call('ZSCORE', KEYS[1], ARGV[1])
-if not ends or tonumber(ends) > now then
+if not ends or tonumber(ends) > now or not sure then
   return {}
 end
 local right = right_to(KEYS[3], ARGV[1])

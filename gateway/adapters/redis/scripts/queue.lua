@@ -144,7 +144,7 @@ local function give_back(id, failed, delay)
     return bury(id, count, 'deliveries')
   end
   local expires = tonumber(string.match(redis.call('HGET', MESSAGES, id), '^%d+ (%d+)'))
-  if expires > 0 and expires <= now and mark ~= '!' then
+  if expires > 0 and expires <= now and sure and mark ~= '!' then
     return bury(id, count, 'expired')
   end
   redis.call('HSET', NOTES, id, count .. ' ' .. mark)

@@ -16,7 +16,7 @@
 -- Needs clock.lua and wills.lua.
 local deadline = redis.call('ZSCORE', KEYS[3], ARGV[1])
 local stored = redis.pcall('HMGET', KEYS[1], 'owner', 'ended', 'partitions', 'window', 'connected', 'epoch', 'principal')
-if not deadline or tonumber(deadline) > now then
+if not deadline or tonumber(deadline) > now or not sure then
   return 'alive'
 end
 local readable = not stored.err

@@ -18,7 +18,7 @@ end
 local record = read_record()
 if not record or record.state ~= 'o' then
   return 'unknown'
-elseif when_due(record) <= now then
+elseif when_due(record) <= now and sure then
   forget_record(record)
   return 'unknown'
 elseif tonumber(ARGV[9]) <= record.newest then

@@ -22,12 +22,12 @@ if not record then
   return 'unknown'
 end
 local due = when_due(record)
-if mode == 'reap' and (not due or due > now) then
+if mode == 'reap' and (not due or due > now or not sure) then
   schedule()
   return 'alive'
 end
 if record.state == 'o' then
-  if mode ~= 'commit' or due <= now then
+  if mode ~= 'commit' or (due <= now and sure) then
     forget_record(record)
     return 'unknown'
   end
