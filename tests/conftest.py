@@ -1,6 +1,8 @@
 """What holds for every test."""
 
 import asyncio
+import gc
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,22 @@ def pytest_configure() -> None:
     nobody closes it, and the warning about that fails some later test, at random, when garbage is collected.
     """
     asyncio.set_event_loop(None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among the tests that are collected, neither then nor later.
+
+    All of them stay until the end. To look through them takes a sixth of the time of collecting them, and half a second
+    each time that a test has garbage collected.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -9,8 +9,9 @@ from benchmarks import zones
 from gateway.core.zones.compaction import MOST_SELECTORS
 
 
-def test_interest_of_many_is_told_in_few_selectors_that_match_all_of_it() -> None:
-    found = list(zones.measure_interest(5_000))
+@pytest.mark.parametrize("selectors", [MOST_SELECTORS + 200, pytest.param(5_000, marks=pytest.mark.thorough)])
+def test_interest_of_many_is_told_in_few_selectors_that_match_all_of_it(selectors: int) -> None:
+    found = list(zones.measure_interest(selectors))
     assert len(found) == len(zones.SHAPES)
     for each in found:
         assert 1 <= each.told <= MOST_SELECTORS

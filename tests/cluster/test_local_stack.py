@@ -48,6 +48,7 @@ async def outcomes(session: Session, count: int) -> list[str]:
     return seen
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P1")
 async def test_a_session_survives_its_node(stack: Stack) -> None:
     async with connect(stack.url, principal="alice", properties={"team": "fx"}) as session:

@@ -15,7 +15,7 @@ from gateway.adapters.admin.access import Caller
 from gateway.adapters.admin.forwarder import Forwarder, NoAnswer
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.models import Told
-from gateway.adapters.admin.openapi import document
+from gateway.adapters.admin.openapi import written
 from gateway.adapters.admin.operations import Call, Operation, Raw, read_call
 from gateway.adapters.admin.problems import HEADERS, Fault, Kind, Problem, dumps
 from gateway.catalogue import log_events as events
@@ -84,7 +84,7 @@ class AdminApi:
         self._metrics = metrics
         self._log = log
         self._forwarder = Forwarder(administration.node, tls)
-        self._document = dumps(document(operations, version=version))
+        self._document = written(tuple(operations), version=version)
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Serve the operations, and the document that describes them."""

@@ -17,7 +17,8 @@ import asyncio
 import hashlib
 import mimetypes
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final
@@ -154,7 +155,7 @@ class Console:
         self._connections: set[ConsoleConnection] = set()
         self._established: Callable[[web.Request], None] = lambda _: None
         # The names of files come from the disk and never from a request, so that no path leads out.
-        self._files = {name: _File(path) for name, path in _parts()}
+        self._files = _files()
 
     def add_to(self, router: web.UrlDispatcher, established: Callable[[web.Request], None]) -> None:
         """Add the paths of the console.
@@ -234,6 +235,12 @@ class Console:
         """Close the connections of all consoles."""
         for connection in list(self._connections):
             connection.close(code, reason)
+
+
+@cache
+def _files() -> Mapping[str, _File]:
+    """Read the page, once for all nodes of a process."""
+    return {name: _File(path) for name, path in _parts()}
 
 
 def _parts() -> Iterator[tuple[str, Path]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from gateway.adapters.admin.models import Given
 from gateway.adapters.admin.operations import Operation
-from gateway.adapters.admin.problems import MEDIA_TYPE, Kind, ProblemDetails
+from gateway.adapters.admin.problems import MEDIA_TYPE, Kind, ProblemDetails, dumps
 
 ALWAYS: Final = (
     Kind.BAD_REQUEST,
@@ -84,6 +85,17 @@ def document(operations: Sequence[Operation], *, version: str) -> dict[str, Any]
             "schemas": _schemas(operations),
         },
     }
+
+
+@cache
+def written(operations: tuple[Operation, ...], *, version: str) -> bytes:
+    """Make the document and write it as it is served: once for all nodes of a process, as it takes most of their start.
+
+    Args:
+        operations: all that are served.
+        version: of the gateway.
+    """
+    return dumps(document(operations, version=version))
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
