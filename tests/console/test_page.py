@@ -474,6 +474,17 @@ async def test_the_view_that_is_shown_is_in_sight_among_the_others_on_a_phone(pa
             await expect(link).to_be_in_viewport(ratio=0.98)
 
 
+async def test_the_numbers_at_the_top_stand_in_one_row_on_a_laptop(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser, viewport={"width": 1200, "height": 720}) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        await expect(page.locator(".tile")).to_have_count(8)
+        tops = await page.locator(".tile dd").evaluate_all(
+            "all => all.map((each) => each.getBoundingClientRect().bottom)"
+        )
+        assert max(tops) - min(tops) < 1
+
+
 async def test_a_list_with_nothing_in_it_says_so_where_one_looks(pair: Pair, browser: Browser) -> None:
     async with page_of(browser) as watched:
         page = watched.page
