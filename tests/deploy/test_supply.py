@@ -78,7 +78,7 @@ def test_every_pinned_version_installs_on_the_oldest_python_that_is_promised() -
             one = distribution(name)
         except PackageNotFoundError:
             continue  # it is for another system
-        wanted = one.metadata.get("Requires-Python")
+        wanted = one.metadata["Requires-Python"]
         if one.version == version and wanted and not SpecifierSet(wanted).contains(oldest):
             refused[name] = wanted
     assert refused == {}

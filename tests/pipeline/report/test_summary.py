@@ -59,7 +59,7 @@ def test_a_day_without_incidents_is_told_as_one() -> None:
     ("put_off", "told"), [(None, "nobody was held up"), (0, "nobody was held up"), (1, "1 client held up")]
 )
 def test_an_outage_says_in_words_that_it_held_up_nobody(put_off: int | None, told: str) -> None:
-    (line,) = lines_of(incidents=[incident(**HELD_UP | {"put_off": put_off, "held_up_max_ms": None})])
+    (line,) = lines_of(incidents=[incident(**{**HELD_UP, "put_off": put_off, "held_up_max_ms": None})])
     ((text, _),) = line.links
     assert f"from n1, n2: {told}, 3 refused" in text
 
