@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from pipeline.gold.words import RUNGS
 from pipeline.report.findings import Comebacks, Micros, Row
 from pipeline.report.objective import BurnDown
-from pipeline.report.text import duration, shown
+from pipeline.report.text import count, duration, shown
 
 _COLOURS: Final = {
     "text": "#010203",
@@ -71,6 +71,12 @@ _WIDTHS_S: Final = (10, 60, 300, 900, 3600, 6 * 3600, 86400)
 """Widths of bars over time, in seconds: the narrowest is taken that needs no more than ``_MOST_BARS``."""
 
 _MOST_BARS: Final = 90
+
+_LEAST_BARS: Final = 12
+"""There is room for so many, however few they are."""
+
+_LEAST_DAYS: Final = 3 / 24
+"""What an axis of hours shows, however short the time was."""
 
 _SECOND: Final = 1_000_000
 """Microseconds."""
@@ -149,7 +155,7 @@ def rungs_over_time(comebacks: Comebacks) -> str | None:
         counts, _ = np.histogram(comebacks.at[chosen], edges)
         axes.bar(places[:-1], counts, np.diff(places), bottom, align="edge", color=_COLOURS[name], label=name)
         bottom += counts
-    _time_axis(axes)
+    _time_axis(axes, _LEAST_BARS * float(places[1] - places[0]))
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_ylabel(f"comebacks in {duration(float(edges[1] - edges[0]) / 1000)}")
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.2), ncols=len(_RUNGS))
@@ -175,6 +181,7 @@ def burn_down(judged: BurnDown) -> str | None:
         places, 0, shares, where=[each < 0 for each in shares], interpolate=True, color=_COLOURS["bad"], alpha=0.25
     )
     _time_axis(axes)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: count(round(share))))
     axes.set_ylabel("budget left, %")
     return _svg(figure, "budget")
 
@@ -218,7 +225,7 @@ def traffic(rows: Sequence[Row]) -> str | None:
         bottom += counts
     _time_axis(axes)
     axes.set_ylabel("deliveries in an hour")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: _short(count)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: _short(number)))
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1.05))
     return _svg(figure, "traffic")
 
@@ -238,7 +245,7 @@ def capacity(rows: Sequence[Row], column: str, label: str) -> str | None:
     _time_axis(axes)
     axes.set_ylim(bottom=0)
     axes.set_ylabel(label)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda count, _: _short(count)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda number, _: _short(number)))
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.22), ncols=4, fontsize=8)
     return _svg(figure, f"capacity-{column}")
 
@@ -295,7 +302,11 @@ def _places(instants: Sequence[datetime]) -> npt.NDArray[np.float64]:
     return np.asarray(date2num(instants), np.float64)  # type: ignore[no-untyped-call]
 
 
-def _time_axis(axes: Axes) -> None:
+def _time_axis(axes: Axes, least: float = _LEAST_DAYS) -> None:
+    """Put times on it, of *least* days or more: one bar must not fill all of it, nor one dot stand among years."""
+    first, last = axes.dataLim.intervalx
+    if (lacking := least - (last - first)) > 0:
+        axes.set_xlim(first - lacking / 2, last + lacking / 2)
     locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
@@ -322,8 +333,8 @@ def _label(text: str) -> str:
     return f"\N{WORD JOINER}{label}" if label.startswith("_") else label
 
 
-def _short(count: float) -> str:
+def _short(number: float) -> str:
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(count) >= unit:
-            return f"{count / unit:.3g} {name}"
-    return f"{count:.3g}"
+        if abs(number) >= unit:
+            return f"{number / unit:.3g} {name}"
+    return f"{number:.3g}"

@@ -87,7 +87,10 @@ def _told(row: Row) -> str:
     away = row["expired"] + row["away"]
     if row["kind"] == OUTAGE:
         length = lasted(row)
-        parts = [f"{count(row['put_off'] or 0)} clients held up"]
+        held_up = row["put_off"] or 0
+        parts = [
+            f"{count(held_up)} {'client' if held_up == 1 else 'clients'} held up" if held_up else "nobody was held up"
+        ]
         if row["held_up_max_ms"] is not None:
             parts[0] += f" for up to {duration(row['held_up_max_ms'])}"
         if row["refused"]:

@@ -460,6 +460,45 @@ async def test_it_fits_a_phone(pair: Pair, browser: Browser, people: list[Sessio
         await expect(page.locator("#panel-node")).to_be_visible()
 
 
+VIEWS = ("overview", "sessions", "topics", "revocations", "destinations", "queues", "zones", "hooks")
+
+
+async def test_the_view_that_is_shown_is_in_sight_among_the_others_on_a_phone(pair: Pair, browser: Browser) -> None:
+    """Eight names are wider than a phone. Whoever comes by an address or a key has not pushed them aside."""
+    async with page_of(browser, viewport={"width": 390, "height": 844}) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["administrator"])
+        for number, view in enumerate(VIEWS, 1):
+            await page.keyboard.press(str(number))
+            link = page.locator("nav a[aria-current]")
+            await expect(link).to_have_attribute("data-view", view)
+            await expect(link).to_be_in_viewport(ratio=0.98)
+
+
+async def test_the_numbers_at_the_top_stand_in_one_row_on_a_laptop(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser, viewport={"width": 1200, "height": 720}) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        await expect(page.locator(".tile")).to_have_count(8)
+        tops = await page.locator(".tile dd").evaluate_all(
+            "all => all.map((each) => each.getBoundingClientRect().bottom)"
+        )
+        assert max(tops) - min(tops) < 1
+
+
+async def test_a_list_with_nothing_in_it_says_so_where_one_looks(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["administrator"])
+        for view in VIEWS[3:]:
+            await page.goto(f"{console(pair)}#/{view}")
+            await expect(page.locator(f".view.{view} .virtual .empty")).not_to_be_empty()
+        await page.goto(f"{console(pair)}#/sessions")
+        await page.locator("#filter").fill("$principal is 'nobody'")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".virtual .empty")).to_have_text("No session matches.")
+
+
 # --- Much of everything -----------------------------------------------------------------------------------------------
 
 

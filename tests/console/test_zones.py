@@ -38,7 +38,7 @@ async def test_a_zone_is_joined_shown_with_its_links_and_left(pair: Pair, browse
         await dialog.get_by_role("button", name="Join").click()
         await expect(dialog).to_have_count(0)
         rows = page.locator("[role=option]")
-        await expect(rows.filter(has_text="europe")).to_contain_text("1 members")
+        await expect(rows.filter(has_text="europe")).to_contain_text("1 member")
         zone = node.zones.knowledge.table.zone
         assert zone is not None
         there = Member(zone=zone.uid, cluster=ClusterId("there"), name="south", urls=("wss://b.example:8300",))
@@ -62,7 +62,7 @@ async def test_a_zone_is_joined_shown_with_its_links_and_left(pair: Pair, browse
         await page.get_by_role("button", name="Leave…").click()
         await dialog.get_by_role("button", name="Leave").click()
         await expect(rows.filter(has_text="south")).to_have_count(0)
-        await expect(rows.filter(has_text="europe")).to_contain_text("1 members")
+        await expect(rows.filter(has_text="europe")).to_contain_text("1 member")
         assert watched.complaints == []
 
 

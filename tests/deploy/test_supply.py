@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from scripts import images, requirements
@@ -66,6 +67,21 @@ def needed(wanted: list[str]) -> set[str]:
                 if each.marker is None or each.marker.evaluate(dict(environment, extra=extra)):
                     waiting.append(each)
     return {name for name, _ in found}
+
+
+def test_every_pinned_version_installs_on_the_oldest_python_that_is_promised() -> None:
+    """Pip refuses a version that wants a newer one, such as 3.11.5 where Debian 12 has 3.11.2."""
+    oldest = f"{PROJECT['project']['requires-python'].removeprefix('>=')}.0"
+    refused: dict[str, str] = {}
+    for name, version in constraints().items():
+        try:
+            one = distribution(name)
+        except PackageNotFoundError:
+            continue  # it is for another system
+        wanted = one.metadata["Requires-Python"]
+        if one.version == version and wanted and not SpecifierSet(wanted).contains(oldest):
+            refused[name] = wanted
+    assert refused == {}
 
 
 def test_the_image_installs_what_the_project_needs_in_the_versions_that_are_tested() -> None:

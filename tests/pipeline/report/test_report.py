@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,7 +20,7 @@ from click.testing import CliRunner
 from pipeline.cli.report import report
 from pipeline.errors import NotReady
 from pipeline.gold.tables import TABLES
-from pipeline.report import Objective, read_findings
+from pipeline.report import Objective, charts, read_findings
 from pipeline.report.findings import Findings
 from pipeline.report.objective import BurnDown, Judged, judge
 from pipeline.report.page import render
@@ -152,6 +153,38 @@ def test_a_grid_outage_tells_who_was_held_up_and_what_was_lost(tmp_path: Path) -
     assert "because the grid had forgotten their sessions: 1." in told
     assert "publishes that were acknowledged shortly before may be gone" in told
     assert "1 grid outage" in told
+
+
+def test_a_grid_outage_that_held_up_nobody_says_so_without_blanks(tmp_path: Path) -> None:
+    outage = {
+        "incident": "outage-20260102T120100.000",
+        "kind": "outage",
+        "node": None,
+        "nodes": ["n1"],
+        "incarnation": None,
+    }
+    write_gold(tmp_path / "gold", "incidents", [incident(**outage, put_off=None, refused=None, lost_writes=False)])
+    page = page_of(tmp_path)
+    chapter = words(page[page.index('<article class="chapter"') : page.index("</article>")])
+    assert "Held up: nobody, because nobody wanted to come back meanwhile." in chapter
+    assert "forgotten their sessions: nobody." in chapter
+    assert NOTHING not in chapter
+    assert "p95" not in chapter
+
+
+def test_an_hour_alone_stands_among_hours_and_not_among_years() -> None:
+    rows = [{"hour": NOON, "node": node, "connections_peak": 7} for node in ("n2", "n3")]
+    told = words(charts.capacity(rows, "connections_peak", "connections") or "")
+    assert "12:00" in told
+    assert "2027" not in told
+
+
+def test_a_crowd_that_comes_back_at_once_is_a_bar_among_moments(lake: Path) -> None:
+    comebacks = findings_of(lake).comebacks
+    at_once = replace(comebacks, at=comebacks.at * 0 + comebacks.at.min())
+    told = words(charts.rungs_over_time(at_once) or "")
+    assert "comebacks in 10 s" in told
+    assert "12:01" in told.split(), "a minute beside that of the bar"
 
 
 def test_a_clock_that_is_behind_is_told_and_no_negative_length(tmp_path: Path) -> None:

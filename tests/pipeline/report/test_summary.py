@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipeline.gold.tables import TABLES
 from pipeline.report import Objective
 from pipeline.report.objective import judge
@@ -51,6 +53,15 @@ def test_a_day_with_a_death_an_outage_and_500_that_never_came_back_says_so_first
 def test_a_day_without_incidents_is_told_as_one() -> None:
     (line,) = lines_of()
     assert (line.head, line.mood) == ("No incident", "good")
+
+
+@pytest.mark.parametrize(
+    ("put_off", "told"), [(None, "nobody was held up"), (0, "nobody was held up"), (1, "1 client held up")]
+)
+def test_an_outage_says_in_words_that_it_held_up_nobody(put_off: int | None, told: str) -> None:
+    (line,) = lines_of(incidents=[incident(**{**HELD_UP, "put_off": put_off, "held_up_max_ms": None})])
+    ((text, _),) = line.links
+    assert f"from n1, n2: {told}, 3 refused" in text
 
 
 def test_only_the_worst_of_a_kind_are_named() -> None:

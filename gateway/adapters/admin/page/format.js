@@ -17,6 +17,16 @@ export function count(value) {
   return value === null || value === undefined ? "–" : whole.format(value);
 }
 
+/**
+ * Say how many there are of what people count.
+ *
+ * @param {number} number
+ * @param {string} one - What one of them is called; more have an s behind.
+ */
+export function counted(number, one) {
+  return `${count(number)} ${one}${number === 1 ? "" : "s"}`;
+}
+
 /** @param {number | null | undefined} value */
 export function bytes(value) {
   if (value === null || value === undefined) return "–";

@@ -133,11 +133,13 @@ class Visit {
     if (path.length === 0) main.focus({ preventScroll: true });
   }
 
-  /** Mark which view is shown. */
+  /** Mark which view is shown. On a phone not all fit: the one that is shown is brought into sight. */
   #mark() {
-    for (const link of nav.children) {
-      if (link.getAttribute("data-view") === this.#shown) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+    for (const link of /** @type {HTMLCollectionOf<HTMLElement>} */ (nav.children)) {
+      if (link.getAttribute("data-view") === this.#shown) {
+        link.setAttribute("aria-current", "page");
+        nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.offsetWidth) / 2;
+      } else link.removeAttribute("aria-current");
     }
   }
 

@@ -4,7 +4,10 @@
  * @module
  */
 
-import { el } from "./dom.js";
+import { el, say } from "./dom.js";
+
+/** What a list says if a filter leaves nothing of it. */
+export const NO_MATCH = "Nothing matches the filter.";
 
 /** Rows drawn above and below what is seen, so that scrolling does not show a gap. */
 const MARGIN = 8;
@@ -29,6 +32,8 @@ export class VirtualList {
   #items = [];
   #focused = 0;
   #rows = el("div", { class: "rows", role: "presentation" });
+  /** Readers of screens hear it where the view says how many there are. */
+  #empty = el("p", { class: "empty quiet", "aria-hidden": "true" });
   /** The rows in the page, by the place of their items. They stay while they are seen: a click must find what it began at. @type {Map<number, HTMLElement>} */
   #seen = new Map();
   #scheduled = false;
@@ -48,6 +53,7 @@ export class VirtualList {
         onfocus: () => this.#draw(),
         onclick: (/** @type {MouseEvent} */ event) => this.#onClick(event),
       },
+      this.#empty,
       this.#rows,
     );
     new ResizeObserver(() => this.#schedule()).observe(this.element);
@@ -62,9 +68,11 @@ export class VirtualList {
    * Show other items; the focus stays at its place.
    *
    * @param {readonly T[]} items
+   * @param {string} empty - What is said in place of rows, if there are none.
    */
-  show(items) {
+  show(items, empty) {
     this.#items = items;
+    say(this.#empty, items.length === 0 ? empty : "");
     this.#focused = Math.max(0, Math.min(this.#focused, items.length - 1));
     this.#rows.style.height = `${items.length * this.#options.rowHeight}px`;
     this.#draw();

@@ -63,6 +63,7 @@ export class Destinations extends RecordView {
       placeholder: "part of a selector",
       none: "Nothing is said of any path: all are plain values.",
       columns: ["Kind", "Selector", "By", "Limits"],
+      numbers: [],
       action: "Describe…",
       danger: false,
       right: "destinations:declare",

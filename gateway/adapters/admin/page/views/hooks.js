@@ -34,6 +34,7 @@ export class Hooks extends RecordView {
       placeholder: "part of a name or of a receiver",
       none: "There are no event hooks.",
       columns: ["Hook", "State", "Receiver", "Behind", "Last delivery"],
+      numbers: ["Behind"],
       action: "",
       danger: false,
       right: "hooks:retry",

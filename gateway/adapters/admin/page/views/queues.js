@@ -50,6 +50,7 @@ export class Queues extends RecordView {
       placeholder: "part of a path",
       none: "There are no queues: nothing is in one, and nobody consumes.",
       columns: ["Queue", "Ready", "Held", "Dead", "Consumers", "Waits since"],
+      numbers: ["Ready", "Held"],
       action: "",
       danger: false,
       right: "queues:write",

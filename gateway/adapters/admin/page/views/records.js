@@ -7,8 +7,8 @@
 
 import { confirm } from "../dialogs.js";
 import { el, panel, say } from "../dom.js";
-import { count } from "../format.js";
-import { VirtualList, fillRow } from "../virtual.js";
+import { count, counted } from "../format.js";
+import { NO_MATCH, VirtualList, fillRow } from "../virtual.js";
 
 /** Pixels. */
 const ROW_HEIGHT = 34;
@@ -18,12 +18,13 @@ const LOOK = 2000;
 
 /**
  * @typedef {object} Words
- * @property {string} one - Prefix of ids and classes, such as `revocation`.
- * @property {string} many - Class of the view, and the noun of the count below it.
+ * @property {string} one - Prefix of ids and classes, such as `revocation`, and the noun of the count below the list.
+ * @property {string} many - Class of the view.
  * @property {string} title - Heading.
  * @property {string} placeholder - Of the filter.
  * @property {string} none - Said while there is nothing.
  * @property {string[]} columns - Headings of the list.
+ * @property {string[]} numbers - Those of them that stand above numbers.
  * @property {string} action - On the button that opens the dialog which writes one; empty for none.
  * @property {boolean} danger - Whether that does harm.
  * @property {string} right - What an administrator needs for it.
@@ -98,7 +99,7 @@ export class RecordView {
         el(
           "div",
           { class: "main-side card flush" },
-          el("div", { class: `list-head ${words.one}-columns`, "aria-hidden": "true" }, ...words.columns.map((each) => el("span", {}, each))),
+          el("div", { class: `list-head ${words.one}-columns`, "aria-hidden": "true" }, ...words.columns.map((each) => el("span", { class: words.numbers.includes(each) && "number" }, each))),
           this.#list.element,
         ),
         this.#side,
@@ -279,10 +280,12 @@ export class RecordView {
   #show() {
     const text = this.#filter.value.trim().toLowerCase();
     const found = this.#items.filter((each) => this.text(each).toLowerCase().includes(text));
-    this.#list.show(found);
+    const nothing = this.#items.length === 0;
+    this.#list.show(found, nothing ? this.#words.none : NO_MATCH);
     const what = text === "" ? "" : `${count(found.length)} of `;
     const more = this.#cursor === null ? "" : ", and more";
-    say(this.#summary, this.#items.length === 0 ? this.#words.none : `${what}${count(this.#items.length)} ${this.#words.many}${more}`);
+    say(this.#summary, nothing ? this.#words.none : `${what}${counted(this.#items.length, this.#words.one)}${more}`);
+    this.#summary.classList.toggle("visually-hidden", nothing);
     const selected = this.selected;
     if (selected !== null && this.#cursor === null) {
       const now = this.#items.find((each) => this.isSame(each, selected)) ?? null;

@@ -43,6 +43,7 @@ export class SessionPanel {
   #facts = el("dl", { class: "facts" });
   #lists = el("div");
   #steps = el("ol", { class: "feed steps" });
+  #quiet = el("p", { class: "quiet" }, "None yet.");
   #buttons;
 
   /**
@@ -73,6 +74,7 @@ export class SessionPanel {
       this.#facts,
       this.#lists,
       el("h3", {}, "Events since this panel was opened"),
+      this.#quiet,
       this.#steps,
     );
   }
@@ -95,6 +97,7 @@ export class SessionPanel {
     for (const { at, what, detail, replayed, node } of mine) {
       const [word, kind] = what === "resumed" ? rungInWords(detail, replayed) : (STEP_WORDS[what] ?? [what, "quiet"]);
       const step = el("li", {}, el("time", {}, clock(at)), badge(word, kind), el("span", { class: "quiet" }, `at ${plain(node)}`));
+      this.#quiet.remove();
       this.#steps.prepend(step);
       while (this.#steps.children.length > STEPS) this.#steps.lastElementChild?.remove();
     }

@@ -5,12 +5,15 @@
  */
 
 import { badge, el, say } from "../dom.js";
-import { count, oneLine, plain } from "../format.js";
+import { counted, oneLine, plain } from "../format.js";
 import { VirtualList, fillRow } from "../virtual.js";
 import { SessionPanel } from "./session_panel.js";
 
 /** Sessions per page. */
 const PAGE = 500;
+
+/** Said in place of sessions. */
+const NONE = "No session matches.";
 
 /** Milliseconds after the last key until a filter is applied. */
 const PAUSE = 250;
@@ -188,9 +191,9 @@ export class Sessions {
       this.#filter.setAttribute("aria-invalid", "true");
     }
     this.#loading = false;
-    this.#list.show(this.#items);
+    this.#list.show(this.#items, NONE);
     const more = this.#cursor === null ? "" : ", and more";
-    say(this.#summary, this.#items.length === 0 ? "No session matches." : `${count(this.#items.length)} sessions${more}`);
+    say(this.#summary, this.#items.length === 0 ? NONE : `${counted(this.#items.length, "session")}${more}`);
     // A page may be short though more follows: filters look at so many sessions at a time.
     if (this.#items.length < PAGE && this.#cursor !== null) void this.#more();
   }

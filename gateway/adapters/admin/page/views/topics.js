@@ -7,8 +7,8 @@
 
 import { confirm } from "../dialogs.js";
 import { el, panel, say } from "../dom.js";
-import { bytes, count, oneLine, plain } from "../format.js";
-import { VirtualList } from "../virtual.js";
+import { bytes, count, counted, oneLine, plain } from "../format.js";
+import { NO_MATCH, VirtualList } from "../virtual.js";
 
 /** Topics per page of the list of names. */
 const PAGE = 1000;
@@ -187,9 +187,9 @@ export class Topics {
     } else {
       for (const branch of walk(this.#root)) if (branch.isTopic && branch.path.toLowerCase().includes(text)) rows.push(branch);
     }
-    this.#list.show(rows);
+    this.#list.show(rows, text !== "" ? NO_MATCH : this.#loading ? "" : "There are no topics.");
     const what = text === "" ? "" : `${count(rows.length)} of `;
-    say(this.#summary, `${what}${count(this.#root.topics)} topics${this.#loading ? ", and more" : ""}`);
+    say(this.#summary, `${what}${counted(this.#root.topics, "topic")}${this.#loading ? ", and more" : ""}`);
   }
 
   // --- Values -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
  */
 
 import { badge, el } from "../dom.js";
-import { bytes, count, moment, plain } from "../format.js";
+import { bytes, count, counted, moment, plain } from "../format.js";
 import { RecordView } from "./records.js";
 
 /** Milliseconds between two looks that tell a rate, at least: nodes tell of their links every few seconds. */
@@ -44,6 +44,7 @@ export class Zones extends RecordView {
       placeholder: "part of a name",
       none: "This cluster knows no zone, and has no joins.",
       columns: ["Kind", "Name", "Links", "Events a second", "Behind"],
+      numbers: ["Events a second", "Behind"],
       action: "Join a zone…",
       danger: false,
       right: "zones:change",
@@ -99,7 +100,7 @@ export class Zones extends RecordView {
     return [
       el("span", {}, badge(kind, item.here ? "good" : "info")),
       el("span", { class: "mono cut" }, title(item)),
-      el("span", {}, kind === "zone" ? `${count(item.members)} members` : state),
+      el("span", {}, kind === "zone" ? counted(item.members, "member") : state),
       el("span", { class: "number" }, links.length === 0 ? "–" : rate(this.#rate(item))),
       el("span", { class: "number" }, links.length === 0 ? "–" : count(links.reduce((sum, { behind }) => sum + behind, 0))),
     ];
