@@ -28,6 +28,11 @@ from gateway.ports import Access, Master
 LOOK_AGAIN: Final = 30.0
 """Seconds after which clients are sent to the master again that could not reach it when they came."""
 
+FIRST_LOOK: Final = 0.5
+"""Seconds after a change of master at which clients are sent there that have come since; each further look is after
+twice as long. Who was refused in the name of the former master, which could not take it any more, counts as one that
+cannot reach the master: it is served wherever it comes, and that may be just after the change was seen there."""
+
 SENT_AT_ONCE: Final = 50
 """Clients that are sent to the master in one turn of the loop: each is a handshake and a handover there."""
 
@@ -101,10 +106,12 @@ class Followers:
 
     async def run(self) -> None:
         """Send clients to the master whenever it changes, for ever; and now and then who could not reach it before."""
+        pause = LOOK_AGAIN
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN):
+                async with asyncio.timeout(pause):
                     await self._changed.wait()
+            pause = FIRST_LOOK if self._changed.is_set() else min(2 * pause, LOOK_AGAIN)
             self._changed.clear()
             if self._elsewhere() is not None:
                 await self._send()

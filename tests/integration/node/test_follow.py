@@ -78,6 +78,20 @@ async def test_a_client_that_follows_finds_the_master_from_any_node() -> None:
         assert (session.node, session.following) == ("n1", True)
 
 
+async def test_who_comes_just_after_a_change_and_was_refused_before_it_is_sent_to_the_new_master_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its redirects named the former master, so that it is served; the node knew of the change when it came."""
+    monkeypatch.setattr("gateway.app.cluster.followers.LOOK_AGAIN", 3600.0)
+    async with cluster("n1", "n2", "n3") as nodes:
+        nodes[0].gateway.node.begin_drain()
+        await eventually(lambda: all(master_of(each) in {"n2", "n3"} for each in nodes[1:]))
+        (other,) = [each for each in nodes[1:] if each.gateway.me.node != master_of(each)]
+        async with RawClient(other.url) as raw:
+            assert (await raw.hello(redirects=3, **FOLLOWS))["following"] is False
+            assert (await raw.expect("go-away"))["node"] == master_of(other)
+
+
 @pytest.mark.parametrize(("said", "node"), [("true", "n1"), ("on", "n1"), ("false", "n2"), ("", "n2")])
 async def test_the_environment_says_so_where_the_application_does_not(
     monkeypatch: pytest.MonkeyPatch, said: str, node: str
