@@ -399,9 +399,8 @@ class Node:
         self._membership.tell_of_table(takeovers.look)
         if self.links is None:
             return takeovers, None
-        suspicion = SuspicionWatch(
-            context, self.links, on_change=self.presence.tell_soon, on_failed=takeovers.found_expired
-        )
+        on_failed = (takeovers.found_expired, self._membership.found_expired)
+        suspicion = SuspicionWatch(context, self.links, on_change=self.presence.tell_soon, on_failed=on_failed)
         self._membership.tell_of_table(suspicion.follow)
         return takeovers, suspicion
 

@@ -8,7 +8,7 @@ lease ends. While nobody is suspected, nothing is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -32,7 +32,7 @@ class SuspicionWatch:
         context: of the node.
         links: to the other nodes.
         on_change: called when somebody is suspected, or is not any more.
-        on_failed: called with nodes whose leases have ended.
+        on_failed: all called with nodes whose leases have ended.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SuspicionWatch:
         links: NodeLinks,
         *,
         on_change: Callable[[], None],
-        on_failed: Callable[..., None],
+        on_failed: Sequence[Callable[..., None]],
     ) -> None:
         takeover = context.parameters.takeover
         self._me = context.me
@@ -111,7 +111,8 @@ class SuspicionWatch:
         now = self._clock.monotonic()
         failed = [node for node in due if self._suspicions.looked(node, left[node], now)]
         if failed:
-            self._on_failed(*failed)
+            for tell in self._on_failed:
+                tell(*failed)
 
     def _until_next(self) -> float:
         look = self._suspicions.next_look()
