@@ -18,6 +18,6 @@ async def read_journal(url: str) -> list[Record]:
     found: list[Record] = []
     async with redis.Redis.from_url(url, socket_timeout=ANSWER, protocol=2) as client:
         for key in Keys(PREFIX).journal:
-            for _, fields in await client.xrange(key):
+            for _, fields in await client.execute_command("XRANGE", key, "-", "+"):
                 found += [each for each in read_records(fields[b"events"]) if isinstance(each, dict)]
     return sorted(found, key=lambda each: int(each["at"]))
