@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import redis.asyncio as redis
 
 from gateway.adapters.redis.keys import Keys
@@ -16,7 +18,8 @@ async def read_journal(url: str) -> list[Record]:
         url: of the Redis.
     """
     found: list[Record] = []
-    async with redis.Redis.from_url(url, socket_timeout=ANSWER, protocol=2) as client:
+    async with redis.Redis.from_url(url, socket_timeout=ANSWER, protocol=2) as connection:
+        client: Any = connection
         for key in Keys(PREFIX).journal:
             for _, fields in await client.execute_command("XRANGE", key, "-", "+"):
                 found += [each for each in read_records(fields[b"events"]) if isinstance(each, dict)]
