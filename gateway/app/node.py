@@ -278,6 +278,7 @@ class Node:
             moves=self._moves,
             master=lambda: self._membership.master,
             cluster_list=self._cluster_list,
+            links=self.links,
         )
         self.connections = Connections(
             context,

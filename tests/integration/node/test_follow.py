@@ -16,6 +16,7 @@ from tests.support.linked_nodes import LinkedNodes
 from tests.support.masters import cluster_with_master, master_of
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P19")
 
@@ -90,6 +91,21 @@ async def test_who_comes_just_after_a_change_and_was_refused_before_it_is_sent_t
         async with RawClient(other.url) as raw:
             assert (await raw.hello(redirects=3, **FOLLOWS))["following"] is False
             assert (await raw.expect("go-away"))["node"] == master_of(other)
+
+
+async def test_nobody_is_sent_to_a_master_without_a_link_unless_it_keeps_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who was sent to one that has died would come back, and miss updates."""
+    monkeypatch.setattr("gateway.app.cluster.followers.LOOK_AGAIN", 0.2)
+    nodes = LinkedNodes(monkeypatch)
+    async with nodes.run("n1", "n2", lease=scaled(1.0), lease_renew=scaled(0.1)) as [n1, n2]:
+        await eventually(lambda: master_of(n1) == master_of(n2) is not None)
+        master, other = (n1, n2) if master_of(n1) == "n1" else (n2, n1)
+        nodes.network.cut(n1.gateway.me, n2.gateway.me)
+        async with RawClient(other.url) as raw:
+            assert (await raw.hello(**FOLLOWS))["following"] is False
+            assert (await raw.expect("go-away"))["node"] == master.gateway.me.node
 
 
 @pytest.mark.parametrize(("said", "node"), [("true", "n1"), ("on", "n1"), ("false", "n2"), ("", "n2")])
