@@ -90,9 +90,13 @@ class SuspicionWatch:
 
     def _observe(self) -> None:
         now = self._clock.monotonic()
-        states = {node: self._links.state(node) for node in self._alive}
-        heard = {node: self._linked[node] for node in self._alive if node in self._linked}
-        heard |= {node: now - state.silence for node, state in states.items() if state.up}
+        heard: dict[NodeRef, float] = {}
+        for node in self._alive:
+            state = self._links.state(node)
+            if state.up:
+                heard[node] = now - state.silence
+            elif node in self._linked:
+                heard[node] = self._linked[node]
         changed = self._suspicions.observe(heard, now)
         for each in changed.suspected:
             self._announce(NodeSuspected(each.node, now - each.heard))
