@@ -278,6 +278,7 @@ class Node:
             moves=self._moves,
             master=lambda: self._membership.master,
             cluster_list=self._cluster_list,
+            links=self.links,
         )
         self.connections = Connections(
             context,
@@ -399,9 +400,8 @@ class Node:
         self._membership.tell_of_table(takeovers.look)
         if self.links is None:
             return takeovers, None
-        suspicion = SuspicionWatch(
-            context, self.links, on_change=self.presence.tell_soon, on_failed=takeovers.found_expired
-        )
+        on_failed = (takeovers.found_expired, self._membership.found_expired)
+        suspicion = SuspicionWatch(context, self.links, on_change=self.presence.tell_soon, on_failed=on_failed)
         self._membership.tell_of_table(suspicion.follow)
         return takeovers, suspicion
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Final, Self
 
 import lb.names
+from gateway.core.wire.codes import ClusterMode
 from gateway.local import admin
 from gateway.local.grid_server import GridRestart
 from gateway.local.identity import ProcessIdentity
@@ -394,5 +395,12 @@ class Stack:
             self.balancer = self._recipes.balancer()
         self.balancer.start()
         self._write_state()
-        started = {name for name, process in self.nodes.items() if process.running}
-        await self.balanced([name for name in self.node_names if name in started or name in self._adopted])
+        started = {name for name, process in self.nodes.items() if process.running} | set(self._adopted)
+        if self.options.node_settings.get("cluster_mode") == ClusterMode.REPLICATION:
+            # The others stand by.
+            await self.balancer.ready(self._one_serves, timeout=BALANCER_START_SECONDS)
+        else:
+            await self.balanced([name for name in self.node_names if name in started])
+
+    async def _one_serves(self) -> bool:
+        return len(await self.nodes_up()) == 1

@@ -35,6 +35,7 @@ from gateway.core.zones.routes import ClusterId
 from gateway.ports import (
     GridUnavailable,
     LeaseLost,
+    LinkName,
     Ownership,
     PositionLost,
     PublishCommand,
@@ -220,8 +221,15 @@ class ZoneCluster:
 
     def is_linked(self, other: ZoneCluster | str) -> bool:
         """Tell whether there is such a link, and it is up."""
-        view = self.link_to(other)
-        return view is not None and view.up
+        name = LinkName(f"join:{other}/0" if isinstance(other, str) else f"{other.id}/0")
+        # Asked of each pair of clusters at each look, so that no link is described for it.
+        carried = (
+            each.node.linked_clusters._carried.get(name)
+            for each in self.cluster.nodes.values()
+            if not each.dead and each.node.linked_clusters is not None
+        )
+        found = next((each for each in carried if each is not None), None)
+        return found is not None and found.sender is not None
 
     async def _watch(self) -> None:
         async for item in self._observer.tail.items():

@@ -106,7 +106,8 @@ class MemoryPeerNetwork:
     def __init__(self, silence: float = SILENCE) -> None:
         self.silence = silence
         self._nodes: dict[NodeRef, MemoryPeerLinks] = {}
-        self._lines: dict[frozenset[NodeRef], _Line] = {}
+        self._lines: dict[NodeRef, dict[NodeRef, _Line]] = {}
+        """Links that are up, by each of their ends."""
         self._cut: set[frozenset[NodeRef]] = set()
         self._faults: dict[_Way, _Faults] = {}
 
@@ -195,13 +196,13 @@ class MemoryPeerNetwork:
 
     def lines_of(self, node: NodeRef) -> list[_Line]:
         """List the links of a node."""
-        return [line for line in self._lines.values() if node in line.ends]
+        return [*self._lines.get(node, {}).values()]
 
     def silence_of(self, sender: NodeRef, receiver: NodeRef) -> float | None:
         """Tell for how long *receiver* has not heard of *sender*; None if there is no link."""
         if self._line(sender, receiver) is None:
             return None
-        faults = self._faults.get((sender, receiver))
+        faults = self._faults.get((sender, receiver)) if self._faults else None
         if faults is None or faults.stalled is None:
             return 0.0
         return asyncio.get_running_loop().time() - faults.stalled
@@ -212,18 +213,21 @@ class MemoryPeerNetwork:
         return self._faults.setdefault(way, _Faults())
 
     def _line(self, one: NodeRef, other: NodeRef) -> _Line | None:
-        return self._lines.get(frozenset((one, other)))
+        lines = self._lines.get(one)
+        return None if lines is None else lines.get(other)
 
     def _connect(self, ref: NodeRef) -> None:
         node = self._nodes.get(ref)
+        if node is None:
+            return
         for other in tuple(self._nodes.values()):
-            pair = frozenset((ref, other.me))
-            if node is None or node is other or pair in self._lines or pair in self._cut:
+            if node is other or self._line(ref, other.me) is not None or frozenset((ref, other.me)) in self._cut:
                 continue
             if any(way in self._faults and self._faults[way].stalled for way in ((ref, other.me), (other.me, ref))):
                 continue
             if (node.wants(other) or other.wants(node)) and node.accepts(other) and other.accepts(node):
-                self._lines[pair] = _Line((ref, other.me))
+                line = _Line((ref, other.me))
+                self._lines.setdefault(ref, {})[other.me] = self._lines.setdefault(other.me, {})[ref] = line
                 node.begin(other)
                 other.begin(node)
 
@@ -232,7 +236,7 @@ class MemoryPeerNetwork:
             return
         line.up = False
         a, b = line.ends
-        del self._lines[frozenset(line.ends)]
+        del self._lines[a][b], self._lines[b][a]
         for end, peer in ((a, b), (b, a)):
             node = self._nodes.get(end)
             if node is not None:

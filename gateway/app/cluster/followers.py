@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway.app.admission.refusals import HandshakeRefused, not_master
 from gateway.app.cluster.cluster_list import ClusterList
+from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
@@ -28,6 +29,11 @@ from gateway.ports import Access, Master
 LOOK_AGAIN: Final = 30.0
 """Seconds after which clients are sent to the master again that could not reach it when they came."""
 
+FIRST_LOOK: Final = 0.5
+"""Seconds after a change of master at which clients are sent there that have come since; each further look is after
+twice as long. Who was refused in the name of the former master, which could not take it any more, counts as one that
+cannot reach the master: it is served wherever it comes, and that may be just after the change was seen there."""
+
 SENT_AT_ONCE: Final = 50
 """Clients that are sent to the master in one turn of the loop: each is a handshake and a handover there."""
 
@@ -41,6 +47,7 @@ class Followers:
         moves: sends one client to another node.
         master: tells the master, as this node last saw it.
         cluster_list: tells where clients reach it.
+        links: to the other nodes, by which one that is gone is noticed before its lease is over; None without.
     """
 
     def __init__(
@@ -51,6 +58,7 @@ class Followers:
         moves: SessionMover,
         master: Callable[[], Master | None],
         cluster_list: ClusterList,
+        links: NodeLinks | None = None,
     ) -> None:
         self._me = context.me
         self._is_alone = context.parameters.cluster_mode is ClusterMode.REPLICATION
@@ -60,6 +68,10 @@ class Followers:
         self._moves = moves
         self._master = master
         self._cluster_list = cluster_list
+        self._links = links
+        self._clock = context.clock
+        self._patience = context.parameters.lease + context.parameters.renew
+        self._silent: tuple[Master, float] | None = None
         self._changed = asyncio.Event()
 
     def refuse_elsewhere(self, packet: Hello | Resume, access: Access) -> None:
@@ -87,7 +99,7 @@ class Followers:
     @property
     def name_elsewhere(self) -> NodeId | None:
         """The name of the master that serves clients in the place of this node; None if there is no other that does."""
-        master = self._elsewhere() if self._is_alone else None
+        master = self._master() if self._is_alone and not self.is_followed() else None
         return None if master is None else master.node.node
 
     def is_followed(self) -> bool:
@@ -101,10 +113,12 @@ class Followers:
 
     async def run(self) -> None:
         """Send clients to the master whenever it changes, for ever; and now and then who could not reach it before."""
+        pause = LOOK_AGAIN
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN):
+                async with asyncio.timeout(pause):
                     await self._changed.wait()
+            pause = FIRST_LOOK if self._changed.is_set() else min(2 * pause, LOOK_AGAIN)
             self._changed.clear()
             if self._elsewhere() is not None:
                 await self._send()
@@ -128,5 +142,18 @@ class Followers:
         return session.connected and wanted and not session.moving
 
     def _elsewhere(self) -> Master | None:
+        """Tell the master to which clients are sent; None if there is none, it is this node, or it seems to be gone.
+
+        A node to which there is no link has died, mostly, and nobody is sent there; who was would miss what comes
+        meanwhile. If it is the master still when its lease would be over, it lives, and only the link is missing.
+        """
         master = self._master()
-        return None if master is None or master.node.node == self._me.node else master
+        if master is None or master.node.node == self._me.node:
+            return None
+        if self._links is None or self._links.state(master.node).up:
+            self._silent = None
+            return master
+        now = self._clock.monotonic()
+        if self._silent is None or self._silent[0] != master:
+            self._silent = (master, now)
+        return master if now - self._silent[1] > self._patience else None

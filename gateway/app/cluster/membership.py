@@ -108,6 +108,11 @@ class Membership:
         """Renew without waiting for the time: what this node wants of the role of the master has changed."""
         self._renew_now.set()
 
+    def found_expired(self, *nodes: NodeRef) -> None:
+        """The grid has just said that the leases of *nodes* have expired: if the master is one, the role is free."""
+        if self.master is not None and self.master.node in nodes:
+            self.renew_soon()
+
     def report_by(self, reports: Reports) -> None:
         """Tell whoever watches of the nodes that are gone."""
         self._reports = reports

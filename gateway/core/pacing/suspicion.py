@@ -106,22 +106,23 @@ class Suspicions:
         if self._observed is None or now - self._observed > LATE * self._heartbeat:
             self._awake = now
         self._observed = now
+        known, awake, suspects = self._heard, self._awake, self._suspects
         for node, at in heard.items():
-            self._heard[node] = max(at, self._heard.get(node, at))
+            before = known.get(node)
+            if before is None or at > before:
+                known[node] = at
         least = TOLERANCE * self._heartbeat
         cleared = tuple(
-            suspect
-            for node, suspect in self._suspects.items()
-            if self._heard.get(node, suspect.heard) > suspect.heard + least
+            suspect for node, suspect in suspects.items() if known.get(node, suspect.heard) > suspect.heard + least
         )
         for suspect in cleared:
-            del self._suspects[suspect.node]
+            del suspects[suspect.node]
         suspected = tuple(
             Suspect(node, since=now, heard=at, look=now)
-            for node, at in self._heard.items()
-            if now - max(at, self._awake) >= self._patience and node not in self._suspects
+            for node, at in known.items()
+            if now - max(awake, at) >= self._patience and node not in suspects
         )
-        self._suspects |= {suspect.node: suspect for suspect in suspected}
+        suspects |= {suspect.node: suspect for suspect in suspected}
         return Changed(suspected, cleared)
 
     def due(self, now: float) -> tuple[NodeRef, ...]:

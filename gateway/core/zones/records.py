@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from math import isfinite
 from typing import Final, NewType, TypeAlias
 from urllib.parse import urlsplit
@@ -326,8 +327,12 @@ def check_hops(field: str, hops: int) -> int:
     return hops
 
 
+@lru_cache(MOST_MEMBERS)
 def check_member(member: Member) -> Member:
     """Check a member that another cluster has told of.
+
+    Those that are right are remembered: each link that comes up tells of all members, and so do the grid's records, so
+    that in a large zone the same URLs and fingerprints are read again and again.
 
     Raises:
         InvalidRecord: something about it is wrong.

@@ -16,6 +16,7 @@ from tests.support.linked_nodes import LinkedNodes
 from tests.support.masters import cluster_with_master, master_of
 from tests.support.nodes import TestNode, eventually
 from tests.support.raw_client import RawClient
+from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P19")
 
@@ -76,6 +77,35 @@ async def test_after_three_redirects_a_client_is_served_where_it_comes() -> None
 async def test_a_client_that_follows_finds_the_master_from_any_node() -> None:
     async with cluster("n1", "n2", "n3") as [_, _, n3], connect(n3.url, follow_master=True) as session:
         assert (session.node, session.following) == ("n1", True)
+
+
+async def test_who_comes_just_after_a_change_and_was_refused_before_it_is_sent_to_the_new_master_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its redirects named the former master, so that it is served; the node knew of the change when it came."""
+    monkeypatch.setattr("gateway.app.cluster.followers.LOOK_AGAIN", 3600.0)
+    async with cluster("n1", "n2", "n3") as nodes:
+        nodes[0].gateway.node.begin_drain()
+        await eventually(lambda: all(master_of(each) in {"n2", "n3"} for each in nodes[1:]))
+        (other,) = [each for each in nodes[1:] if each.gateway.me.node != master_of(each)]
+        async with RawClient(other.url) as raw:
+            assert (await raw.hello(redirects=3, **FOLLOWS))["following"] is False
+            assert (await raw.expect("go-away"))["node"] == master_of(other)
+
+
+async def test_nobody_is_sent_to_a_master_without_a_link_unless_it_keeps_its_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who was sent to one that has died would come back, and miss updates."""
+    monkeypatch.setattr("gateway.app.cluster.followers.LOOK_AGAIN", 0.2)
+    nodes = LinkedNodes(monkeypatch)
+    async with nodes.run("n1", "n2", lease=scaled(1.0), lease_renew=scaled(0.1)) as [n1, n2]:
+        await eventually(lambda: master_of(n1) == master_of(n2) is not None)
+        master, other = (n1, n2) if master_of(n1) == "n1" else (n2, n1)
+        nodes.network.cut(n1.gateway.me, n2.gateway.me)
+        async with RawClient(other.url) as raw:
+            assert (await raw.hello(**FOLLOWS))["following"] is False
+            assert (await raw.expect("go-away"))["node"] == master.gateway.me.node
 
 
 @pytest.mark.parametrize(("said", "node"), [("true", "n1"), ("on", "n1"), ("false", "n2"), ("", "n2")])

@@ -6,11 +6,16 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue.topology_metrics import MASTER, MASTER_CHANGES, MASTER_KNOWN
+from gateway.core.types import NodeRef
 from tests.support.masters import EXPIRING, cluster_with_master, master_of
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import scaled
+from tests.support.virtual_cluster import VirtualCluster, VirtualNode, run_virtually
 
 pytestmark = pytest.mark.promise("P19")
+
+LEASE = 6.0
+"""Seconds, as by default."""
 
 
 def term_of(node: TestNode) -> int:
@@ -51,6 +56,26 @@ async def test_a_master_that_dies_is_followed_by_another_when_its_lease_is_over(
             await eventually(lambda: master_of(n2) == "n1")
             # It ends hard: it keeps its lease.
         await eventually(lambda: master_of(n2) == "n2")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_know_the_next_master_in_the_moment_in_which_the_lease_of_one_that_died_ends(seed: int) -> None:
+    """Where nodes hear each other over links: then none of them waits until it renews its own lease."""
+
+    def known(node: VirtualNode) -> NodeRef | None:
+        master = node.node._membership.master
+        return None if master is None else master.node
+
+    async def scene(virtual: VirtualCluster) -> None:
+        nodes = await virtual.start("n1", "n2", "n3")
+        await virtual.until(lambda: all(known(each) is not None for each in nodes))
+        (dying,) = [each for each in nodes if each.me == known(each)]
+        virtual.kill(dying)
+        left = [each for each in nodes if each is not dying]
+        took = await virtual.until(lambda: known(left[0]) == known(left[1]) not in {None, dying.me})
+        assert took <= LEASE + 0.1
+
+    run_virtually(scene, seed=seed, lease=LEASE, lease_renew=LEASE / 3)
 
 
 async def test_where_all_nodes_drain_nobody_is_the_master() -> None:

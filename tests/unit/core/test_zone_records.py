@@ -155,6 +155,8 @@ def test_bounds_of_joins() -> None:
     [{"cluster": ""}, {"cluster": "a b"}, {"zone": "z;1"}, {"revision": 0}, {"revision": 2**41}, {"name": "a b"}],
 )
 def test_a_member_that_others_tell_of_is_checked(changes: dict[str, str | int]) -> None:
+    check_member.cache_clear()
     assert check_member(MEMBER) is MEMBER
+    assert check_member(replace(MEMBER)) is MEMBER, "what was right is not looked at again"
     with pytest.raises(InvalidRecord):
         check_member(replace(MEMBER, **changes))  # type: ignore[arg-type]

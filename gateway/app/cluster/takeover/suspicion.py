@@ -8,7 +8,7 @@ lease ends. While nobody is suspected, nothing is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -32,7 +32,7 @@ class SuspicionWatch:
         context: of the node.
         links: to the other nodes.
         on_change: called when somebody is suspected, or is not any more.
-        on_failed: called with nodes whose leases have ended.
+        on_failed: all called with nodes whose leases have ended.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SuspicionWatch:
         links: NodeLinks,
         *,
         on_change: Callable[[], None],
-        on_failed: Callable[..., None],
+        on_failed: Sequence[Callable[..., None]],
     ) -> None:
         takeover = context.parameters.takeover
         self._me = context.me
@@ -90,9 +90,13 @@ class SuspicionWatch:
 
     def _observe(self) -> None:
         now = self._clock.monotonic()
-        states = {node: self._links.state(node) for node in self._alive}
-        heard = {node: self._linked[node] for node in self._alive if node in self._linked}
-        heard |= {node: now - state.silence for node, state in states.items() if state.up}
+        heard: dict[NodeRef, float] = {}
+        for node in self._alive:
+            state = self._links.state(node)
+            if state.up:
+                heard[node] = now - state.silence
+            elif node in self._linked:
+                heard[node] = self._linked[node]
         changed = self._suspicions.observe(heard, now)
         for each in changed.suspected:
             self._announce(NodeSuspected(each.node, now - each.heard))
@@ -111,7 +115,8 @@ class SuspicionWatch:
         now = self._clock.monotonic()
         failed = [node for node in due if self._suspicions.looked(node, left[node], now)]
         if failed:
-            self._on_failed(*failed)
+            for tell in self._on_failed:
+                tell(*failed)
 
     def _until_next(self) -> float:
         look = self._suspicions.next_look()
