@@ -49,6 +49,11 @@ VALUES_PER_HISTORY: Final = 8
 """Values that are read in the time that reading a history takes. Who asks for topics that nobody here has subscribed to
 has all values of their partition read for it each time, and is charged for that (P20)."""
 
+PUT_BACK_LEASES: Final = 0.5
+"""Leases, from when the grid lost writes, for which nothing is read: the nodes put back what they have seen (P10), each
+as soon as it is there again. A reader that goes past an event before it is put back would never be given it, nor be
+told of a gap. Whoever is away for longer is about to lose its lease."""
+
 MOST_NAMED: Final = 20
 """Topics named of which something is missing."""
 
@@ -144,6 +149,7 @@ class HistoryPages:
     ) -> None:
         self._grid = context.grid
         self._depth = context.parameters.topic_depth
+        self._put_back = PUT_BACK_LEASES * context.parameters.lease
         self._replicas = replicas
         self._history_of = history_of
 
@@ -162,6 +168,8 @@ class HistoryPages:
             GridUnavailable: see ``HistoryStore.read``.
         """
         page = Page(room=MOST_EVENTS if limit is None else min(limit, MOST_EVENTS))
+        if not page.is_full:
+            await self._until_put_back()
         needed = partitions(selector, self._depth)
         page.positions.update({number: event for number, event in after.items() if number in needed})
         if not earliest:
@@ -174,6 +182,11 @@ class HistoryPages:
                 break
             await self._find_in(number, selector, page)
         return page
+
+    async def _until_put_back(self) -> None:
+        """Wait until the nodes have had the time to put back what the grid has lost."""
+        while (ago := self._grid.lost_writes_ago()) is not None and ago < self._put_back:
+            await asyncio.sleep(self._put_back - ago)
 
     async def _find_in(self, number: int, selector: Selector, page: Page) -> None:
         """Find those of one partition."""

@@ -6,10 +6,12 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
+from gateway.app.delivery.history_pages import HistoryPages, Page
 from gateway.client import (
     Forbidden,
     HistoryStream,
@@ -294,6 +296,52 @@ async def test_what_the_grid_has_lost_is_put_back_by_nodes_that_saw_it(memory: M
         assert [(each.event_id, each.value) for each in kept] == [(each.event_id, each.value) for each in seen]
         await session.publish("log/a", 5)
         assert [(each.value, each.gap) for each in await take(stream, 1)] == [(5, False)]
+
+
+@pytest.mark.promise("P10")
+async def test_no_reader_goes_past_what_another_node_has_yet_to_put_back(
+    memory: MemoryGridServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by chaos: a node that was back 0.7 s before the one that had seen the events gave its reader none."""
+    async with (
+        running_node("n1", memory=memory) as n1,
+        running_node("n2", memory=memory) as n2,
+        session_at(n1) as reader,
+        session_at(n2) as witness,
+    ):
+        declare(n1, n2)
+        seen = await witness.subscribe("log/**", start="now")
+        first = await witness.publish("log/a", 0)
+        before = memory.snapshot()
+        for number in range(1, 5):
+            await witness.publish("log/a", number)
+        await take(seen, 5)
+        released, asked = asyncio.Event(), asyncio.Event()
+        grid = n2.gateway.node._context.grid
+        restore, find = grid.history.restore, HistoryPages.find
+
+        async def restore_late(*arguments: Any) -> int:
+            await released.wait()
+            return await restore(*arguments)
+
+        async def find_and_tell(pages: HistoryPages, *arguments: Any, **how: Any) -> Page:
+            asked.set()
+            return await find(pages, *arguments, **how)
+
+        monkeypatch.setattr(grid.history, "restore", restore_late)
+        memory.come_back(restarted=True, snapshot=before)
+        both = [node.gateway.node._context.grid for node in (n1, n2)]
+        await eventually(lambda: all(each.generation > 1 for each in both))
+        await witness.publish("log/b", 5)
+        monkeypatch.setattr(HistoryPages, "find", find_and_tell)
+        stream = await reader.subscribe("log/**", start=first.event_id)
+        reading = asyncio.create_task(take(stream, 5))
+        async with time_limit(20):
+            await asked.wait()
+            for number in range(5):
+                await witness.publish("other", number)
+        released.set()
+        assert [(each.value, each.gap) for each in await reading] == [(number, False) for number in range(1, 6)]
 
 
 async def test_administrators_read_publish_and_remove_with_history(n1: TestNode) -> None:
