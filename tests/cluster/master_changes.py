@@ -67,8 +67,8 @@ RETURNED: Final = 60.0
 """Seconds, on a quiet machine, until all nodes are ready again; they start as slowly as the machine is busy."""
 
 SHORTEST_PAUSE: Final = 10.0
-"""Seconds from the moment at which all is well to the next fault, at least: the ``stable_after`` of the welcome. A client
-whose connections last for less pauses longer before each one, for up to 10 s, whatever becomes of the master."""
+"""Seconds from the moment at which all is well to the next fault, at least: the ``stable_after`` of the welcome. A
+client whose connections last for less pauses longer before each one, for up to 10 s, whatever becomes of the master."""
 
 LONGEST_PAUSE: Final = 11.0
 """The same, at most; when within them is drawn."""

@@ -185,8 +185,10 @@ class HistoryPages:
 
     async def _until_put_back(self) -> None:
         """Wait until the nodes have had the time to put back what the grid has lost."""
-        while (ago := self._grid.lost_writes_ago()) is not None and ago < self._put_back:
+        ago = self._grid.lost_writes_ago()
+        if ago is not None and ago < self._put_back:
             await asyncio.sleep(self._put_back - ago)
+            await self._until_put_back()  # it may have lost some again
 
     async def _find_in(self, number: int, selector: Selector, page: Page) -> None:
         """Find those of one partition."""
