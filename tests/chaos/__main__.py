@@ -23,6 +23,7 @@ from tests.chaos.pages import require_browser, strike_pages
 from tests.chaos.plan import Plan, PlanUnreadable, draw
 from tests.chaos.report import report
 from tests.chaos.run import strike
+from tests.chaos.zones import GRID, strike_zones
 from tests.support.browser import BrowserMissing
 
 GRIDS: Final = ("single", "sentinel", "cluster")
@@ -46,7 +47,11 @@ UNMADE: Final = (
 @click.option("--faults", help="Only these, with commas between them; see --list.")
 @click.option("--without", help="All but these, with commas between them.")
 @click.option(
-    "--grid", type=click.Choice(GRIDS), default="single", show_default=True, help="What nodes have for a grid."
+    "--grid",
+    type=click.Choice((*GRIDS, GRID)),
+    default="single",
+    show_default=True,
+    help="What nodes have for a grid; zones: three linked clusters, each with one Redis.",
 )
 @click.option(
     "--mirror",
@@ -126,7 +131,11 @@ def _strike(plan: Plan, run: Path, options: list[str], *, browser: bool) -> int:
     # What another run has left, its data above all, is not to be judged again.
     for part in ("stack", "pages"):
         shutil.rmtree(run / part, ignore_errors=True)
-    outcome = asyncio.run(strike(plan, run / "stack", click.echo))
+    if plan.grid == GRID:
+        (run / "stack").mkdir()
+        outcome = asyncio.run(strike_zones(plan, run / "stack", click.echo))
+    else:
+        outcome = asyncio.run(strike(plan, run / "stack", click.echo))
     click.echo(report(outcome, options))
     if not browser:
         return len(outcome.violations)

@@ -140,7 +140,7 @@ async def test_a_fault_is_healed_also_if_the_run_gives_it_up() -> None:
     fault("of a test", seconds=(0.0, 0.0), claims=lambda _: set())(strike)
     made = CATALOGUE.pop("of a test")
     with pytest.raises(LookupError):
-        async with made.strike(None, {}):  # type: ignore[arg-type]
+        async with made.strike(None, {}):
             raise LookupError
     assert done == ["struck", "healed"]
 

@@ -20,6 +20,7 @@ from tests.chaos.load.queueing import declare
 from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Plan, PlanUnreadable, draw
 from tests.chaos.run import Tell, command_line
+from tests.chaos.zones import GRID
 
 ALL = list(CATALOGUE.values())
 
@@ -47,7 +48,7 @@ def test_a_plan_depends_on_nothing_but_its_seed() -> None:
 EXPECTED = [(4.0, "redis-flushed"), (14.6, "node-killed node=n1"), (16.82, "link-cut link=n3 ways=['up']")]
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", [*GRIDS, GRID])
 def test_every_fault_occurs_in_a_long_plan(grid: str) -> None:
     """What hits all nodes at once seldom fits beside others, and is not left to luck for that."""
     for seed in range(5):
@@ -55,7 +56,7 @@ def test_every_fault_occurs_in_a_long_plan(grid: str) -> None:
         assert {step.fault for step in plan.steps} == {name for name, fault in CATALOGUE.items() if grid in fault.grids}
 
 
-@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("grid", [*GRIDS, GRID])
 def test_every_fault_is_of_its_grid_ends_in_time_and_hits_nothing_that_is_hit(grid: str) -> None:
     for seed in range(20):
         plan = draw(seed=seed, grid=grid, seconds=120, faults=ALL)

@@ -22,6 +22,8 @@ from tests.chaos.report import report
 from tests.chaos.run import Run, strike
 from tests.chaos.tampering_relay import Harm, LostMark, LostUpdate, tampering_relay
 from tests.chaos.target import Target, running
+from tests.chaos.zones import GRID as ZONES
+from tests.chaos.zones import strike_zones
 from tests.cluster.grid_reader import PREFIX
 from tests.support.faults import eventually
 from tests.support.seeds import SEED
@@ -69,6 +71,20 @@ async def test_a_cluster_that_is_broken_at_random_keeps_its_promises(
     assert outcome.struck
     assert outcome.folded > 0, "a witness lets the buffer of its node fill up, so that it must fold"
     record_property("figures", f"chaos on {grid}, seed {SEED}: {outcome.figures}")
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(600)
+@pytest.mark.promise("P18")
+async def test_clusters_that_are_linked_lose_and_repeat_nothing_when_they_are_broken_at_random(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = await strike_zones(
+        draw(seed=SEED, grid=ZONES, seconds=SECONDS, faults=[*CATALOGUE.values()]), tmp_path, print
+    )
+    assert not outcome.violations, report(outcome)
+    assert outcome.struck
+    record_property("figures", f"chaos on three clusters, seed {SEED}: {outcome.figures}")
 
 
 async def _steal(target: Target, account: Account) -> None:

@@ -19,7 +19,7 @@ import asyncio
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -290,19 +290,23 @@ def with_history(folder: Path) -> dict[str, object]:
     return {"destinations": file, "history_bytes": 256 * 1024**2}
 
 
-async def run(folder: Path, *, events: int, faults: int, seed: int) -> Trial:
+Strike = Callable[[Sequence[ZoneStack]], Coroutine[Any, Any, Collection[str]]]
+"""Breaks clusters; returns the names of those whose Redis was away meanwhile."""
+
+
+async def observe(folder: Path, *, events: int, seconds: float, random: Random, strike: Strike) -> Trial:
     """Publish events at three clusters while they are broken, and account for each of them.
 
     Args:
         folder: for data and logs.
         events: how many are published, at all clusters together.
-        faults: how many.
-        seed: of the faults and of what is published where.
+        seconds: in which they are, at least.
+        random: chooses what is published where.
+        strike: breaks the clusters meanwhile.
     """
-    trial, random = Trial(), Random(seed)
+    trial = Trial()
     async with ring(folder) as stacks:
         accounts = [Account() for _ in stacks]
-        breaking = Faults(stacks, random)
         sessions = [
             await connect(each.urls[::way], role, connect_timeout=None, request_timeout=scaled(DONE))
             for role, way in (("writer", 1), ("reader", -1))
@@ -318,9 +322,8 @@ async def run(folder: Path, *, events: int, faults: int, seed: int) -> Trial:
         began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             for each in publishers:
-                seconds = faults * scaled(FAULT_SECONDS)
                 tasks.create_task(each.run(events // len(stacks), seconds, Random(random.random())))
-            tasks.create_task(breaking.run(faults))
+            breaking = tasks.create_task(strike(stacks))
         published = time.monotonic() - began
         wanted = sum(
             len(numbers) for each in publishers for topic, numbers in each.published.items() if topic[:4] == "log/"
@@ -335,7 +338,6 @@ async def run(folder: Path, *, events: int, faults: int, seed: int) -> Trial:
         except AssertionError as error:
             trial.wrong.append(str(error))
         trial.seconds = published, time.monotonic() - began
-        trial.faults = breaking.told
         try:
             trial.crossed = await settled(stacks)
         except AssertionError as error:
@@ -345,9 +347,32 @@ async def run(folder: Path, *, events: int, faults: int, seed: int) -> Trial:
             task.cancel()
         await asyncio.gather(*reading, return_exceptions=True)
         trial.judge(stacks, accounts, publishers)
-        trial.judge_logs(stacks, breaking.restarted)
+        trial.judge_logs(stacks, breaking.result())
         for session in sessions:
             await session.close()
+    return trial
+
+
+async def run(folder: Path, *, events: int, faults: int, seed: int) -> Trial:
+    """Kill carriers, cut links and restart a Redis while events are published, and account for each of them.
+
+    Args:
+        folder: for data and logs.
+        events: how many are published, at all clusters together.
+        faults: how many.
+        seed: of the faults and of what is published where.
+    """
+    random, told = Random(seed), Counter[str]()
+
+    async def strike(stacks: Sequence[ZoneStack]) -> Collection[str]:
+        breaking = Faults(stacks, random)
+        await breaking.run(faults)
+        told.update(breaking.told)
+        return breaking.restarted
+
+    seconds = faults * scaled(FAULT_SECONDS)
+    trial = await observe(folder, events=events, seconds=seconds, random=random, strike=strike)
+    trial.faults = told
     return trial
 
 

@@ -7,19 +7,25 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tests.chaos.account.recoveries import GRID, NODE, PARTED, PLANNED, Trouble
 from tests.chaos.deadlines import Stuck, ended
-from tests.chaos.target import NODES, Target
+from tests.chaos.target import NODES
 
-__all__ = ["ALL_GRIDS", "CATALOGUE", "NODES", "REPLICATED", "SINGLE", "Fault", "Parameters", "fault"]
+__all__ = ["ALL_GRIDS", "CATALOGUE", "NODES", "REPLICATED", "SINGLE", "ZONES", "Fault", "Parameters", "fault"]
 
 Parameters: TypeAlias = dict[str, Any]
 
 SINGLE: Final = frozenset({"single"})
 REPLICATED: Final = frozenset({"sentinel", "cluster"})
 ALL_GRIDS: Final = SINGLE | REPLICATED
+
+ZONES: Final = frozenset({"zones"})
+"""Three clusters that are linked, each with a grid of its own; their faults are others."""
+
+T = TypeVar("T")
+"""What is struck."""
 
 CATALOGUE: Final[dict[str, Fault]] = {}
 """All faults by name, as the modules of this package have declared them."""
@@ -49,7 +55,7 @@ class Fault:
     seconds: tuple[float, float]
     draw: Callable[[Random], Parameters]
     claims: Callable[[Parameters], frozenset[str]]
-    strike: Callable[[Target, Parameters], AbstractAsyncContextManager[None]]
+    strike: Callable[[Any, Parameters], AbstractAsyncContextManager[None]]
     settles: float = 1.0
     unavailable: Callable[[str], str] = lambda grid: ""
     planned: bool = False
@@ -104,13 +110,13 @@ def fault(
     settles: float = 1.0,
     unavailable: Callable[[str], str] = lambda grid: "",
     planned: bool = False,
-) -> Callable[[Callable[[Target, Parameters], AsyncIterator[None]]], Callable[[Target, Parameters], object]]:
+) -> Callable[[Callable[[T, Parameters], AsyncIterator[None]]], Callable[[T, Parameters], object]]:
     """Put an async generator that strikes, yields and heals into the catalogue; its docstring is the summary.
 
     It is healed whatever happens meanwhile, so that it needs no ``finally``.
     """
 
-    def declare(strike: Callable[[Target, Parameters], AsyncIterator[None]]) -> Callable[[Target, Parameters], object]:
+    def declare(strike: Callable[[T, Parameters], AsyncIterator[None]]) -> Callable[[T, Parameters], object]:
         context = _healing(strike)
         CATALOGUE[name] = Fault(
             name=name,
@@ -130,12 +136,12 @@ def fault(
 
 
 def _healing(
-    strike: Callable[[Target, Parameters], AsyncIterator[None]],
-) -> Callable[[Target, Parameters], AbstractAsyncContextManager[None]]:
+    strike: Callable[[T, Parameters], AsyncIterator[None]],
+) -> Callable[[T, Parameters], AbstractAsyncContextManager[None]]:
     """Make a block of a fault: strikes, waits for what is in the block, and heals however that ends."""
 
     @asynccontextmanager
-    async def context(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+    async def context(target: T, parameters: Parameters) -> AsyncIterator[None]:
         steps = strike(target, parameters)
         await anext(steps)
         try:
