@@ -17,7 +17,7 @@ from gateway.catalogue import zone_link_log_events as log
 from gateway.core.pacing.backoff import ReconnectBackoff
 from gateway.core.wire.packets import Backoff
 from gateway.core.zones.protocol import ZoneRefusal
-from gateway.ports import LinkName
+from gateway.ports import GridUnavailable, LinkName
 from gateway.ports.zone_links import NoZoneLink, ZoneLinkBroken
 
 BACKOFF: Final = Backoff(initial=0.1, maximum=5.0, stable_after=5.0)
@@ -121,7 +121,7 @@ class CarriedLink:
             try:
                 await self._once()
                 why, stale, self._refused = "it has ended", False, False
-            except (NoZoneLink, ZoneLinkBroken, NotLinked) as error:
+            except (NoZoneLink, ZoneLinkBroken, NotLinked, GridUnavailable) as error:
                 why, stale = str(error), isinstance(error, NotLinked) and error.why is ZoneRefusal.STALE
                 self._refused = isinstance(error, NotLinked)
             except Exception as error:  # noqa: BLE001 - the link must outlive its own bugs

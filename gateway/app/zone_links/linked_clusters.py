@@ -275,7 +275,7 @@ class LinkedClusters:
         """Serve a link until it is over; returns why it is, and whether one of both does not want the other."""
         try:
             await receiver.run()
-        except ZoneLinkBroken as error:
+        except (ZoneLinkBroken, GridUnavailable) as error:
             return str(error), False
         except NotLinked as error:
             if not error.told and not receiver.source.is_meeting:
@@ -303,8 +303,9 @@ class LinkedClusters:
         own = [each for each in members if zone is not None and each.zone == zone.uid]
         try:
             await self._context.grid.zones.merge(own, own=self.knowledge.cluster)
-        except (GridUnavailable, TooManyRecords) as error:
-            # They are told again when the next link comes up.
+        except GridUnavailable:
+            return  # they are told again when the next link comes up
+        except TooManyRecords as error:
             self._context.log.emit(log_events.BACKGROUND_TASK_FAILED, task="zone-members", error=repr(error))
 
     def _refused(self, connection: ZoneConnection, error: NotLinked) -> None:

@@ -12,7 +12,7 @@ from gateway.app.journal.zone_traffic import CountedLink
 from gateway.app.zone_links.greeting import NotLinked
 from gateway.app.zone_links.judging import Judge
 from gateway.app.zone_links.knowledge import Knowledge
-from gateway.app.zone_links.talk import Talk
+from gateway.app.zone_links.talk import GRID_RETRY, Talk
 from gateway.app.zone_links.together import together
 from gateway.app.zone_links.views import ZoneLinkView
 from gateway.catalogue import zone_link_metrics as catalogue
@@ -42,9 +42,6 @@ INBOX_BYTES: Final = 4 * 1024 * 1024
 
 INBOX_MESSAGES: Final = 200
 """Messages, likewise."""
-
-GRID_RETRY: Final = 0.2
-"""Seconds before events are handed to the grid again that was unreachable, or full."""
 
 _REASONS: Final = {
     NotTaken.DUPLICATE: "duplicate",

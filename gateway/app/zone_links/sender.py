@@ -23,7 +23,7 @@ from gateway.app.zone_links.greeting import NotLinked, Target
 from gateway.app.zone_links.knowledge import Knowledge
 from gateway.app.zone_links.leaving import Leaving, messages_of
 from gateway.app.zone_links.streams import OutgoingStreams
-from gateway.app.zone_links.talk import Talk
+from gateway.app.zone_links.talk import GRID_RETRY, Talk
 from gateway.app.zone_links.together import together
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.pacing.rates import TokenBucket
@@ -53,9 +53,6 @@ from gateway.ports.zone_links import ZoneConnection, ZoneLinkLimits
 CURSOR_SECONDS: Final = 1.0
 """Seconds between two notes of the cursors in the grid. What was sent since the last one is sent again by the next
 carrier, and not taken a second time."""
-
-GRID_RETRY: Final = 0.2
-"""Seconds before the grid is asked again that was unreachable."""
 
 READ_SINGLY: Final = 100
 """Topics that are read one by one when there is new interest in them; of more, their partitions are read."""

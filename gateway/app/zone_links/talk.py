@@ -22,7 +22,7 @@ from gateway.core.zones.protocol import (
 )
 from gateway.core.zones.records import Member
 from gateway.core.zones.routes import ClusterId, Crossing
-from gateway.ports import TooManyRecords
+from gateway.ports import GridUnavailable, TooManyRecords
 from gateway.ports.zone_links import ZoneConnection, ZoneLinkBroken, ZoneLinkLimits
 
 BEAT_SECONDS: Final = 1.0
@@ -36,6 +36,9 @@ MEMBERS_AT_ONCE: Final = 16
 """Members in one message: some 60 kB if each of them has all the URLs and certificates that it may."""
 
 MILLISECONDS: Final = 1_000
+
+GRID_RETRY: Final = 0.2
+"""Seconds after which something is tried again that the grid did not do."""
 
 
 class Talk:
@@ -180,7 +183,13 @@ class Talk:
         for each in members:
             # What it knows need not be told to it.
             self._members[each.cluster] = each
-        try:
-            await self._context.grid.zones.merge(members, own=self._knowledge.cluster)
-        except TooManyRecords as error:
-            raise NotLinked(ZoneRefusal.LIMIT, str(error)) from None
+        while True:
+            try:
+                await self._context.grid.zones.merge(members, own=self._knowledge.cluster)
+            except TooManyRecords as error:
+                raise NotLinked(ZoneRefusal.LIMIT, str(error)) from None
+            except GridUnavailable:
+                # The other end will not tell it again, and without the grid nothing else can be done here, either.
+                await asyncio.sleep(GRID_RETRY)
+            else:
+                return

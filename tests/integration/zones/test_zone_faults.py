@@ -7,12 +7,13 @@ import random
 import pytest
 
 from gateway.app.zone_links.carriers import preferred
+from gateway.catalogue import log_events
 from gateway.catalogue import zone_link_log_events as log
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.types import NodeRef
 from gateway.ports import LinkName
 from tests.support.virtual_cluster import VirtualNode
-from tests.support.virtual_zones import VirtualZones, ZoneCluster, run_zones
+from tests.support.virtual_zones import SECRET, VirtualZones, ZoneCluster, run_zones
 
 pytestmark = pytest.mark.promise("P18")
 
@@ -101,6 +102,24 @@ def test_a_carrier_that_slept_and_wakes_changes_nothing() -> None:
             if each.node.linked_clusters is not None and f"{a.id}/0" in each.node.linked_clusters.carriers.carried
         ]
         assert len(holders) == 1
+
+    run_zones(scene, **LEASE)
+
+
+def test_what_is_told_of_members_while_the_grid_is_away_is_learnt_when_it_is_back() -> None:
+    """Found by ``make chaos``: it ended the link, in a task that nobody looked at, and was never told again."""
+
+    async def scene(world: VirtualZones) -> None:
+        a, b, c = await world.clusters("A", "B", "C")
+        await world.zone("z", a, b)
+        # B hears of C from A alone.
+        b.cluster.server.go_away()
+        await c.enter("z", seeds=a.urls, secret=SECRET)
+        await world.until(lambda: a.is_linked(c))
+        await world.quiet(2.0)
+        b.cluster.server.come_back()
+        await world.until(lambda: b.is_linked(c) and c.is_linked(b))
+        assert b.node.log.of(log_events.BACKGROUND_TASK_FAILED) == []
 
     run_zones(scene, **LEASE)
 
