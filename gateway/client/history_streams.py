@@ -135,6 +135,8 @@ class HistoryFeed(Feed):
         holds = source.interruptions == interruptions and part.positions.keys() <= settled
         if not self.ended:
             reader.answered(part, holds=holds)
+            if source.interruptions != interruptions or source.settled() != settled:
+                reader.wake()  # what it would wait for has come while the page was under way
 
 
 class HistoryStream(UpdateStream):

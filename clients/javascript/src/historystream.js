@@ -186,7 +186,12 @@ export class HistoryStream extends UpdateStream {
     const part = await this.#source.readHistory({ selector: this.selector, after, earliest, limit });
     const holds =
       positions.interruptions === interruptions && Object.keys(part.positions).every((each) => settled.has(each));
-    if (!this.closed) this.#reader.answered(part, holds);
+    if (this.closed) return;
+    this.#reader.answered(part, holds);
+    const now = positions.settled;
+    const changed = now.size !== settled.size || [...now].some((each) => !settled.has(each));
+    // What it would wait for has come while the page was under way.
+    if (changed || positions.interruptions !== interruptions) this.#reader.wake();
   }
 
   #wake() {

@@ -200,7 +200,8 @@ export class LogReader {
     for (const [partition, place] of this.#needed) if (!this.#isNews(place)) this.#needed.delete(partition);
     if (this.#needed.size > 0) return;
     if (!holds) {
-      this.isWaiting = true;
+      // What came live meanwhile is in the next page: nothing more may come that would have it asked for.
+      this.isWaiting = this.#later.length === 0;
       return;
     }
     this.isLive = true;

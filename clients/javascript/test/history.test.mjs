@@ -163,3 +163,29 @@ test("what a page cannot be had for is thrown, and the session's end ends the st
   ended.end(new Error("over"));
   await assert.rejects(next, /over/);
 });
+
+test("what came live while a page was under way is asked for, though nothing more comes", () => {
+  const reader = new LogReader(event(0), 100);
+  reader.offer(live(2));
+  reader.answered(part([1], 1), false);
+  assert.equal(reader.isWaiting, false);
+  reader.answered(part([2], 2), false);
+  assert.equal(reader.isWaiting, true);
+  assert.deepEqual(had(reader), [1, 2]);
+});
+
+test("what a stream would wait for may come while a page is under way", async () => {
+  const source = played([part([2], 2)]);
+  source.positions.reread([17]);
+  const { readHistory } = source;
+  source.readHistory = async (ask) => {
+    // Before the answer, which was made before that.
+    source.positions.completed({ request: null, positions: { 17: event(1) } });
+    stream.settled();
+    return source.asked.length === 0 ? (source.asked.push(ask), part([1], 1)) : readHistory(ask);
+  };
+  const stream = new HistoryStream(parseSelector("log/**"), source, { start: "earliest" });
+  const updates = stream[Symbol.asyncIterator]();
+  assert.equal((await updates.next()).value.value, 1);
+  assert.equal((await updates.next()).value.value, 2);
+});

@@ -203,7 +203,8 @@ class LogReader:
         if self._needed:
             return
         if not holds:
-            self.is_waiting = True
+            # What came live meanwhile is in the next page: nothing more may come that would have it asked for.
+            self.is_waiting = not self._later
             return
         self.is_live = True
         later, self._later = self._later, deque()

@@ -123,6 +123,18 @@ def test_live_is_what_follows_a_page_that_holds() -> None:
     assert had(read) == [4, 5]
 
 
+def test_what_came_while_a_page_was_under_way_is_asked_for() -> None:
+    """Found by chaos: the last event of a topic waited at the client for another one that never came."""
+    read = reader(event(0))
+    read.offer(live(2), 1)
+    read.answered(part(1, upto=1), holds=False)
+    assert not is_live(read)
+    assert not waits(read)
+    read.answered(part(2, upto=2), holds=False)
+    assert waits(read)
+    assert had(read) == [1, 2]
+
+
 def test_a_gap_is_told_by_the_first_update_that_follows_it() -> None:
     read = reader(event(1))
     read.answered(part(upto=4, gap=True), holds=True)
