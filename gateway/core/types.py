@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple, NewType, TypeAlias
+from typing import Final, NewType, TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """Any JSON value."""
@@ -59,10 +60,9 @@ _KNOWN_NODES: Final = 1024
 """Texts remembered of which it is known what node they mean: the grid names an owner with each session."""
 
 
-class NodeRef(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class NodeRef:
     """One run of one node: what owns sessions, holds a lease and can be fenced.
-
-    A tuple, because it is the key of most of what a node remembers of the others: its hash is not made in Python.
 
     Attributes:
         node: the configured name.

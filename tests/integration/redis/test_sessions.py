@@ -202,7 +202,7 @@ async def test_orphaning_leaves_alone_what_was_written_under_a_later_lease(bench
 
 async def test_orphaning_does_not_touch_names_that_begin_alike(bench: Bench) -> None:
     grid = await bench.grid()
-    longer = N1._replace(incarnation=type(N1.incarnation)(f"{N1.incarnation}2"))
+    longer = replace(N1, incarnation=type(N1.incarnation)(f"{N1.incarnation}2"))
     mine = session_record("one")
     other = next(
         record
