@@ -167,6 +167,7 @@ async def test_whoever_dies_with_a_node_stays_through_the_wait_and_leaves_then(
             moved = [each for each in members if each.session.node == victim]
             await eventually(lambda: all(each.recoveries for each in moved), "the others go on elsewhere")
             await all_see(watchers, staying, "those who are lost have left")
+            await eventually(lambda: all(each.counts[-1] == STAYING for each in watchers), "their number is told")
             judge(watchers, members)
             left = [[at - died for at, event in each.moves if event.kind == "left"] for each in watchers]
             for watcher, upto, gone in zip(watchers, told, left, strict=True):

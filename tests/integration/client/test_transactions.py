@@ -277,9 +277,9 @@ async def eventually_none(cluster: Cluster) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_each_input_becomes_one_output(cluster: Cluster) -> None:
+@pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.thorough)])
+async def test_each_input_becomes_one_output(cluster: Cluster, count: int) -> None:
     """Consume and publish, while connections are cut and sessions move: the output has each input exactly once."""
-    count = 100
     sender = await cluster.client()
     workers = [await cluster.client() for _ in range(3)]
     consumers = [await each.consume(INPUT, ack="each", credit=10) for each in workers]
