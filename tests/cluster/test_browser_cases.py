@@ -65,6 +65,7 @@ def _lose_the_way(world: World) -> None:
         pytest.param(_visible_again, marks=pytest.mark.thorough),
     ],
 )
+@pytest.mark.thorough
 async def test_a_page_that_comes_back_looks_at_its_connection(
     away: Callable[[World, Tab], Awaitable[None]], tmp_path: Path, figures: Figures
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_page_that_comes_back_looks_at_its_connection(
             assert tab.view.session == session
 
 
+@pytest.mark.thorough
 @pytest.mark.promise("P8")
 async def test_the_next_user_of_a_tab_gets_a_session_of_their_own(tmp_path: Path) -> None:
     """A page that is left without a close, and then opened by somebody else in the same tab (P8)."""
@@ -124,6 +126,7 @@ async def test_the_first_page_of_a_duplicated_tab_learns_who_has_its_session(tmp
         assert tab.view.session == first.session
 
 
+@pytest.mark.thorough
 async def test_a_page_of_another_origin_is_not_admitted(tmp_path: Path) -> None:
     """Only the origin that the nodes allow may connect; the page learns no more than that it cannot."""
     async with world(tmp_path, SEED, settings={"origins": "http://127.0.0.1:1"}) as everything:

@@ -93,6 +93,7 @@ async def test_a_session_in_a_page_survives_cuts_and_kills_with_every_update(sta
     assert not any("token" in url or "secret" in url for url in watched.urls)
 
 
+@pytest.mark.thorough
 async def test_the_commands_beside_the_values_are_those_of_the_processes(stack: Stack, watched: Watched) -> None:
     page = watched.page
     node = await page.locator("#node").inner_text()
@@ -131,6 +132,7 @@ async def test_the_page_would_notice_what_is_missing_and_what_comes_twice(watche
     assert counts == [8, 1, 1, 5]
 
 
+@pytest.mark.thorough
 async def test_the_page_answers_only_by_a_name_of_this_machine(stack: Stack) -> None:
     """Somebody's page elsewhere may have its own name lead to loopback, and would read what is here."""
     async with aiohttp.ClientSession() as http:

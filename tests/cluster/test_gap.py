@@ -231,6 +231,7 @@ async def test_a_gap_is_declared_although_its_welcome_is_lost(tmp_path: Path, fi
         figures(f"seed {SEED}: {len(client.recoveries) - 1} gaps whose welcome was lost, each declared as unknown")
 
 
+@pytest.mark.thorough
 async def test_a_client_that_asks_more_than_its_buffer_holds_loses_nothing(tmp_path: Path, figures: Figures) -> None:
     """The other direction: what a client cannot send waits in it, numbered or not, and is executed once."""
     random = seeded("much to ask")
@@ -269,6 +270,7 @@ async def test_a_client_that_asks_more_than_its_buffer_holds_loses_nothing(tmp_p
         figures(f"seed {SEED}: {scene.said.asked} publishes, far more than the client's buffer of {BUFFER}, once each")
 
 
+@pytest.mark.thorough
 async def test_packets_that_a_client_has_dropped_are_a_declared_gap(tmp_path: Path) -> None:
     """A client says that it cannot resend all that the node misses."""
     async with cluster(tmp_path, nodes=2, **SETTINGS) as stack, GridReader(stack.grid_url) as grid:

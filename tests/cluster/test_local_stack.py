@@ -156,6 +156,7 @@ async def test_the_demonstration_fails_if_sessions_are_not_replicated(tmp_path: 
     assert "Promises were broken" in told
 
 
+@pytest.mark.thorough
 def test_an_interrupted_demonstration_leaves_nothing(tmp_path: Path) -> None:
     ports = PortPlan.free(3)
     demo = subprocess.Popen(

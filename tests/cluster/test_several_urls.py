@@ -53,6 +53,7 @@ async def test_a_session_that_knows_all_urls_goes_from_node_to_node(tmp_path: Pa
         await keeping
 
 
+@pytest.mark.thorough
 async def test_an_event_has_the_same_id_at_every_node(tmp_path: Path) -> None:
     """Whichever node it was published at, and whichever node it is delivered by."""
     async with cluster(tmp_path, balancer=False) as stack, AsyncExitStack() as open_ones:

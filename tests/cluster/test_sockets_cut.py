@@ -260,6 +260,7 @@ async def places_of_a_resume(member: Member, proxy: FaultProxy, random: Random) 
 # --- Packet by packet -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 async def test_packets_are_numbered_through_over_two_cuts_in_a_row(tmp_path: Path) -> None:
     """What a client misses is resent with its old ids, as often as it asks, whether or not it heard the welcome."""
     async with (
