@@ -116,8 +116,6 @@ class RedisDurables:
 
     async def due(self, partition: int, *, limit: int) -> Sequence[Durable]:
         """See ``DurableStore.due``."""
-        if not self._grid.clock.is_sure:
-            return ()
         index = self._keys.durables[partition]
         due = await self._batcher.call(scripts.DURABLE_DUE(index, self._grid.clock.argument(), limit))
         names = [name for name in [self._read_name(index, each) for each in due] if name is not None]

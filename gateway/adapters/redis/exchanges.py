@@ -165,8 +165,6 @@ class RedisExchanges:
 
     async def fire(self, partition: int) -> None:
         """See ``ExchangeStore.fire``."""
-        if not self._grid.clock.is_sure:
-            return
         await self._call(scripts.EXCHANGE_FIRE(*self._begin(partition, SessionId(""))))
 
     # --- Exchanges ----------------------------------------------------------------------------------------------------

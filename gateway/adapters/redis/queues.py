@@ -191,8 +191,6 @@ class RedisQueues:
 
     async def fire(self, partition: int) -> int:
         """See ``QueueStore.fire``."""
-        if not self._grid.clock.is_sure:
-            return 0
         due = await self._batcher.call(
             scripts.QUEUE_DUE(self._keys.queues_due[partition], self._grid.clock.argument(), FIRED_QUEUES)
         )

@@ -256,8 +256,6 @@ class RedisTopics:
 
     async def due(self, partitions: Sequence[int], *, limit: int) -> Sequence[TopicPath]:
         """See ``TopicStore.due``."""
-        if not self._grid.clock.is_sure:
-            return ()
         keys, clock = [self._keys.ends[each] for each in partitions], self._grid.clock.argument()
         due = scripts.TOPIC_DUE.across
         if self._batcher.undivided:

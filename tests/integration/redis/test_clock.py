@@ -10,8 +10,8 @@ import pytest
 from gateway.adapters.redis import RedisGrid, scripts
 from gateway.adapters.redis.write_gate import boot_clock
 from gateway.catalogue.log_events import GRID_CLOCK_STEPPED
-from gateway.core.topics.topics import SESSION_PARTITIONS
-from gateway.core.types import Attempt, NodeRef, SessionId, TokenGeneration
+from gateway.core.topics.topics import SESSION_PARTITIONS, topic_partition
+from gateway.core.types import Attempt, Epoch, NodeRef, RequestNumber, SessionId, TokenGeneration, TopicPath
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     Claimed,
@@ -21,6 +21,10 @@ from gateway.ports import (
     LeaseTable,
     Master,
     MasterWish,
+    Ownership,
+    QueueBounds,
+    SendCommand,
+    Sent,
     SessionChanges,
     SessionRecord,
 )
@@ -32,6 +36,8 @@ pytestmark = pytest.mark.promise("P7", "P17")
 
 WINDOW: Final = 60.0
 LEASE: Final = 10.0
+QUEUE: Final = TopicPath("jobs/a")
+
 STEP: Final = 90
 """Seconds by which the clock is set: longer than the window and the lease."""
 
@@ -222,6 +228,29 @@ async def test_a_newcomer_ends_nothing_by_a_clock_that_others_have_yet_to_find_s
     assert await newcomer.expired() == []
     back = await newcomer.grid.sessions.claim(away.id, by=N2, token_generation=TokenGeneration(1), attempt=Attempt(1))
     assert isinstance(back, Claimed)
+
+
+@pytest.mark.promise("P15")
+async def test_a_newcomer_fires_no_timer_of_a_queue_by_such_a_clock(redis: ClockedRedis, clocked: Bench) -> None:
+    """Neither when it looks for what is due, nor on the way when it sends."""
+    n1, newcomer = Node(clocked, N1), Node(clocked, N2)
+    await n1.join()
+
+    async def send(node: Node, number: int, *, expires: float) -> None:
+        numbered = RequestNumber(number), RequestNumber(0)
+        sender = Ownership(SessionId("sender"), N1, Epoch(1))
+        (sent,) = await node.grid.queues.send(
+            [SendCommand(sender, *numbered, QUEUE, b"1", b"", QueueBounds(), expires=expires)]
+        )
+        assert isinstance(sent, Sent)
+
+    await send(n1, 1, expires=WINDOW)
+    redis.set_clock(STEP)
+    await newcomer.grid.start()
+    await newcomer.grid.nodes.join(N2, lease=LEASE)
+    assert await newcomer.grid.queues.fire(topic_partition(QUEUE, 1)) == 0
+    await send(newcomer, 2, expires=0.0)
+    assert await newcomer.grid.queues.dead(QUEUE, count=10) == []
 
 
 async def test_a_newcomer_that_nobody_contradicts_within_a_lease_ends_what_is_over(

@@ -250,6 +250,9 @@ end
 
 -- Does what is due.
 local function fire()
+  if not sure then
+    return
+  end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'LIMIT', 0, FIRED_MOST)) do
     local each = question(id)
     if not each then

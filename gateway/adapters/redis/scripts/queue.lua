@@ -169,7 +169,7 @@ end
 
 -- Does what is due; returns whether there may be more.
 local function fire()
-  if not has_timers then
+  if not has_timers or not sure then
     return false
   end
   local due = redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'LIMIT', 0, FIRED_MOST)

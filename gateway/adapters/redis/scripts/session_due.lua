@@ -6,6 +6,9 @@
 -- ARGV[1] how many to leave out that are due for longest
 -- ARGV[2] most to list
 -- Result  ids, those due longest first
--- Needs clock.lua.
+-- Needs clock.lua: nothing is listed or forgotten for who is not sure of the time.
+if not sure then
+  return {}
+end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now)
 return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', ARGV[1], ARGV[2])

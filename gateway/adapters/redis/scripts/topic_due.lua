@@ -4,9 +4,9 @@
 -- KEYS[1] and all others  ends  zset  of a partition: topic -> when its value ends (ms)
 -- ARGV[1] most to list of each
 -- Result  topics, those due longest first in each partition
--- Needs clock.lua.
+-- Needs clock.lua: nothing is listed for who is not sure of the time.
 local due = {}
-for _, ends in ipairs(KEYS) do
+for _, ends in ipairs(sure and KEYS or {}) do
   for _, topic in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', now, 'LIMIT', 0, ARGV[1])) do
     due[#due + 1] = topic
   end
