@@ -11,7 +11,7 @@ from typing import Final
 
 from tests.browser.run import Outcome, run
 from tests.chaos.deadlines import bounded
-from tests.chaos.run import Tell
+from tests.chaos.turns import Tell
 from tests.support.browser import chromium_program
 
 SETTLES: Final = 600.0

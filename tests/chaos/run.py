@@ -6,7 +6,7 @@ import asyncio
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -38,8 +38,9 @@ from tests.chaos.plan import Plan, Step
 from tests.chaos.promotions import Promotions
 from tests.chaos.reader import AWAY, UNREADABLE, Claims, Reader
 from tests.chaos.target import READY, WINDOW, NotHealed, Target, running
+from tests.chaos.turns import Tell, Turns
 from tests.chaos.waiting import Waiting
-from tests.support.times import scaled, time_limit
+from tests.support.times import scaled
 
 HEALED: Final = 30.0
 """Seconds, on a quiet machine, in which everything must work again after the last fault."""
@@ -62,9 +63,6 @@ for one second (``grid_timeout``)."""
 
 COPIES: Final = 6.0
 """Seconds between two copies of the data of a Redis, to roll back to."""
-
-LATE: Final = 30.0
-"""Seconds, on a quiet machine, that a fault waits for the one before to be healed; then it is left out."""
 
 STRUCK: Final = 240.0
 """Seconds, on a quiet machine, in which everything that was struck must be healed after the plan has ended. Each fault
@@ -93,8 +91,6 @@ HABITS: Final = (
     frozenset({BACKLOG}),
 )
 """Of the witnesses, one each."""
-
-Tell = Callable[[str], None]
 
 
 class Run:
@@ -131,7 +127,7 @@ class Run:
             for number, habits in enumerate(HABITS)
         ]
         self._outcome = Outcome(plan, target.stack.logs)
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._turns = Turns(self._outcome, self.now, tell)
         self._connections: Counter[str] = Counter()
         self._promotions = Promotions(plan.grid)
         target.now = self.now
@@ -184,18 +180,9 @@ class Run:
     async def _strike(self, step: Step) -> None:
         fault = CATALOGUE[step.fault]
         parameters = dict(step.parameters)
-        async with AsyncExitStack() as claims:
-            # On a slow machine the fault before may not have been healed in time; this one waits for it.
-            try:
-                async with time_limit(LATE):
-                    for claim in sorted(fault.claims(parameters)):
-                        await claims.enter_async_context(self._locks.setdefault(claim, asyncio.Lock()))
-            except TimeoutError:
-                self._tell(f"{self.now():6.1f} s  {step}  is left out: what it hits has not been healed")
-                self._outcome.left_out.append(step)
+        async with self._turns.turn(step) as began:
+            if began is None:
                 return
-            began = self.now()
-            self._tell(f"{began:6.1f} s  {step}  for {step.lasts:g} s")
             trouble = ""
             try:
                 async with fault.strike(self._target, parameters):
@@ -300,7 +287,7 @@ class Run:
     async def _copy(self) -> None:
         while True:
             await asyncio.sleep(COPIES)
-            async with self._locks.setdefault("grid", asyncio.Lock()):
+            async with self._turns.lock("grid"):
                 if self._target.kind != "single" or self._target.stack.grid.process.running:
                     with suppress(RedisError):  # one that is just being replaced; there is an older copy
                         await self._target.save()

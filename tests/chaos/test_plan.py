@@ -19,7 +19,8 @@ from tests.chaos.faults.fault import NODES
 from tests.chaos.load.queueing import declare
 from tests.chaos.outcome import Outcome
 from tests.chaos.plan import Plan, PlanUnreadable, draw
-from tests.chaos.run import Tell, command_line
+from tests.chaos.run import command_line
+from tests.chaos.turns import Tell
 from tests.chaos.zones import GRID
 
 ALL = list(CATALOGUE.values())

@@ -8,29 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
 
 from tests.chaos.account.violation import Violation
 from tests.chaos.faults import CATALOGUE
-from tests.chaos.faults.zone import AWAY, ZoneTarget
+from tests.chaos.faults.zone import AWAY
 from tests.chaos.outcome import Outcome, Struck
 from tests.chaos.plan import Plan, Step
+from tests.chaos.turns import Tell, Turns
+from tests.chaos.zone_target import ZoneTarget
 from tests.cluster.zone_kills import Trial, observe
 from tests.cluster.zone_stacks import ZoneStack
-from tests.support.times import time_limit
 
 GRID: Final = "zones"
 """In the place of a kind of grid, on the command line and in plans."""
 
 RATE: Final = 30.0
 """Events a second that are published, at all clusters together."""
-
-LATE: Final = 30.0
-"""Seconds, on a quiet machine, that a fault waits for the one before to be healed; then it is left out."""
 
 
 class ZoneRun:
@@ -42,13 +39,12 @@ class ZoneRun:
         tell: takes lines that show how it goes on.
     """
 
-    def __init__(self, plan: Plan, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, folder: Path, tell: Tell) -> None:
         self._plan = plan
         self._folder = folder
-        self._tell = tell
         self._began = time.monotonic()
-        self._locks: dict[str, asyncio.Lock] = {}
         self._outcome = Outcome(plan, folder)
+        self._turns = Turns(self._outcome, self.now, tell)
 
     def now(self) -> float:
         """Tell how many seconds of the run have passed."""
@@ -78,7 +74,7 @@ class ZoneRun:
         }
 
     async def _strike_all(self, stacks: Sequence[ZoneStack]) -> Collection[str]:
-        target = {each.name: each for each in stacks}
+        target = ZoneTarget(stacks)
         self._began = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             for step in self._plan.steps:
@@ -88,23 +84,15 @@ class ZoneRun:
     async def _strike(self, step: Step, target: ZoneTarget) -> None:
         fault, parameters = CATALOGUE[step.fault], dict(step.parameters)
         await asyncio.sleep(step.at - self.now())
-        async with AsyncExitStack() as claims:
-            try:
-                async with time_limit(LATE):
-                    for claim in sorted(fault.claims(parameters)):
-                        await claims.enter_async_context(self._locks.setdefault(claim, asyncio.Lock()))
-            except TimeoutError:
-                self._tell(f"{self.now():6.1f} s  {step}  is left out: what it hits has not been healed")
-                self._outcome.left_out.append(step)
+        async with self._turns.turn(step) as began:
+            if began is None:
                 return
-            began = self.now()
-            self._tell(f"{began:6.1f} s  {step}  for {step.lasts:g} s")
             async with fault.strike(target, parameters):
                 await asyncio.sleep(step.lasts)
             self._outcome.struck.append(Struck(step, began, self.now()))
             await asyncio.sleep(fault.settles)
 
 
-async def strike_zones(plan: Plan, folder: Path, tell: Callable[[str], None]) -> Outcome:
+async def strike_zones(plan: Plan, folder: Path, tell: Tell) -> Outcome:
     """Start three clusters, strike a plan, and judge; see ``run.strike``. The folder is there."""
     return await ZoneRun(plan, folder, tell).run()

@@ -1,4 +1,4 @@
-"""Faults of the network: clients to HAProxy, HAProxy to a node, a node to Redis, and a node to another one."""
+"""Faults of the network: clients to HAProxy, HAProxy to a node, a node to Redis or to another one, between clusters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Final
 
 from gateway.local.proxy import ENTRY, FaultProxy, Way
 from tests.chaos import grid_links, node_links
-from tests.chaos.faults.fault import Parameters, fault, meanwhile
+from tests.chaos.faults.fault import ALL_GRIDS, ZONES, Parameters, fault, meanwhile
 from tests.chaos.target import NODES, Target
+from tests.chaos.zone_target import CLUSTERS, ZoneTarget
 
 _WAYS: Final = (("up",), ("down",), ("up", "down"))
 _OUTER: Final = (ENTRY, *NODES)
@@ -24,20 +25,24 @@ def _claim(parameters: Parameters) -> set[str]:
     link: str = parameters["link"]
     if link == ENTRY:
         return {"clients"}
+    if link in CLUSTERS:
+        return {f"zone-link:{link}"}
     if link in _PAIRS:
         return {f"node-link:{link}"}
     node, _, grid = link.partition("-")
     return {f"grid-link:{node}" if grid else f"link:{node}"}
 
 
-def _link(target: Target, parameters: Parameters) -> list[FaultProxy]:
+def _link(target: Target | ZoneTarget, parameters: Parameters) -> list[FaultProxy]:
     return [proxy for proxy, _ in _link_with_ways(target, parameters)]
 
 
-def _link_with_ways(target: Target, parameters: Parameters) -> list[tuple[FaultProxy, list[Way]]]:
+def _link_with_ways(target: Target | ZoneTarget, parameters: Parameters) -> list[tuple[FaultProxy, list[Way]]]:
     """Return the proxies of a link, each with the ways that are hit; two nodes may have dialled each other."""
     link: str = parameters["link"]
     ways = [Way(way) for way in parameters["ways"]]
+    if isinstance(target, ZoneTarget):
+        return [(proxy, ways) for proxy in target.links_to(link)]
     if link in _PAIRS:
         return [(proxy, [turned[way] for way in ways]) for proxy, turned in target.node_link(link)]
     node, _, grid = link.partition("-")
@@ -59,7 +64,11 @@ def _between(random: Random) -> Parameters:
     return {"link": random.choice(_PAIRS), "ways": list(random.choice(_WAYS))}
 
 
-async def _cut(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+def _to_cluster(random: Random) -> Parameters:
+    return {"link": random.choice(CLUSTERS), "ways": list(random.choice(_WAYS))}
+
+
+async def _cut(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """Connections of a link are reset, now and again a little later."""
     proxies = _link(target, parameters)
 
@@ -71,7 +80,7 @@ async def _cut(target: Target, parameters: Parameters) -> AsyncIterator[None]:
         yield
 
 
-async def _stalled(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+async def _stalled(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """A link passes nothing on in one direction or both, its connections stay open."""
     links = _link_with_ways(target, parameters)
     for proxy, ways in links:
@@ -81,7 +90,7 @@ async def _stalled(target: Target, parameters: Parameters) -> AsyncIterator[None
         proxy.flow()
 
 
-async def _delayed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+async def _delayed(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """A link delays every byte."""
     links = _link_with_ways(target, parameters)
     for proxy, ways in links:
@@ -91,7 +100,7 @@ async def _delayed(target: Target, parameters: Parameters) -> AsyncIterator[None
         proxy.delay(0)
 
 
-async def _limited(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+async def _limited(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """A link passes 4 kB a second on each of its connections."""
     links = _link_with_ways(target, parameters)
     for proxy, ways in links:
@@ -101,7 +110,7 @@ async def _limited(target: Target, parameters: Parameters) -> AsyncIterator[None
         proxy.limit(None)
 
 
-async def _refused(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+async def _refused(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """A link refuses new connections, and resets those that there are."""
     proxies = _link(target, parameters)
     for proxy in proxies:
@@ -112,14 +121,14 @@ async def _refused(target: Target, parameters: Parameters) -> AsyncIterator[None
         await proxy.start()
 
 
-async def _half_closed(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+async def _half_closed(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """Connections of a link are half closed, in one direction or both."""
     for proxy, ways in _link_with_ways(target, parameters):
         proxy.half_close(*ways)
     yield
 
 
-async def _torn(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+async def _torn(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """A connection of a link is cut at the next byte in one direction: something is done, and the answer lost."""
     links = _link_with_ways(target, parameters)
 
@@ -131,7 +140,7 @@ async def _torn(target: Target, parameters: Parameters) -> AsyncIterator[None]:
         yield
 
 
-async def _flapping(target: Target, parameters: Parameters) -> AsyncIterator[None]:
+async def _flapping(target: Target | ZoneTarget, parameters: Parameters) -> AsyncIterator[None]:
     """A link between two nodes comes and goes, in less time than they take to notice that it is broken."""
     proxies = _link(target, parameters)
     gone = itertools.cycle((True, False))
@@ -158,10 +167,11 @@ def _always(grid: str) -> str:
     return ""
 
 
-for _prefix, _draw, _unavailable in (
-    ("link", _outer, _always),
-    ("grid-link", _inner, grid_links.unavailable),
-    ("node-link", _between, node_links.unavailable),
+for _prefix, _draw, _unavailable, _grids in (
+    ("link", _outer, _always, ALL_GRIDS),
+    ("grid-link", _inner, grid_links.unavailable, ALL_GRIDS),
+    ("node-link", _between, node_links.unavailable, ALL_GRIDS),
+    ("zone-link", _to_cluster, _always, ZONES),
 ):
     for _name, _seconds, _strike in (
         ("cut", (0.0, 2.0), _cut),
@@ -178,6 +188,7 @@ for _prefix, _draw, _unavailable in (
             seconds=_seconds,
             draw=_draw,
             claims=_claim,
+            grids=_grids,
             settles=2.0,
             unavailable=_unavailable,
         )(_strike)
