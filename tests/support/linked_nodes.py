@@ -10,6 +10,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.adapters.memory.peers import MemoryPeerLinks, MemoryPeerNetwork
+from gateway.app.cluster.handoff import taker
 from gateway.bootstrap import assembly
 from gateway.core.mirror.frames import FEATURE
 from gateway.core.types import NodeRef
@@ -19,6 +20,10 @@ from tests.support.times import scaled
 
 TIMES: dict[str, Any] = {"lease": scaled(5.0), "lease_renew": scaled(0.2), "drain_jitter": 0.0}
 """Settings of linked nodes: they find each other soon, and none is taken for dead."""
+
+TAKE_SECONDS = 1.0
+"""Seconds for a former owner to give a session, on a quiet machine. The gateway has 0.25, about what all nodes of a
+test process together may need beside other tests, and then a session fails over that should be handed over."""
 
 
 def is_linked(*nodes: TestNode) -> bool:
@@ -49,6 +54,7 @@ class LinkedNodes:
             return MemoryPeerLinks(self.network, me, started=started, features=(FEATURE,))
 
         patch.setattr(assembly, "links_of", links_of)
+        patch.setattr(taker, "TAKE_SECONDS", scaled(TAKE_SECONDS))
 
     @asynccontextmanager
     async def run(self, *names: str, **settings: Any) -> AsyncIterator[list[TestNode]]:
