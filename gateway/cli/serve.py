@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gateway.cli.options import SettingsCommand, load_from_options, settings_options
+from gateway.garbage import uncollected
 from gateway.settings.exposure import on_command_lines
 
 
@@ -21,7 +22,8 @@ def serve(file: Path | None, **given: str | bool | None) -> int:
     loaded = load_from_options(file, given)
     for warning in on_command_lines(loaded.settings.grid, loaded.places.__getitem__):
         click.echo(f"gateway: warning: {warning}", err=True)
-    # Imported here, so that a mistake in the configuration is told before anything heavy is loaded.
-    from gateway.bootstrap import run  # noqa: PLC0415
+    with uncollected():
+        # Imported here, so that a mistake in the configuration is told before anything heavy is loaded.
+        from gateway.bootstrap import run  # noqa: PLC0415
 
     return run(loaded.settings)

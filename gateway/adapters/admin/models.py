@@ -69,13 +69,13 @@ Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="Most items of the
 class Given(BaseModel):
     """Anything that a caller gives: what is not known is refused, because it would be silently ignored else."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Told(BaseModel):
     """Anything that is answered."""
 
-    model_config = ConfigDict(from_attributes=True)
+    model_config = ConfigDict(from_attributes=True, defer_build=True)
 
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Final
 
@@ -116,13 +116,16 @@ def _bounded(expression: Expression) -> Expression:
     return expression
 
 
-_PARSER: Final = Lark(
-    resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8"),
-    parser="lalr",
-    # A keyword is one everywhere, and not a property where no keyword is expected.
-    lexer="basic",
-    transformer=_Builder(),
-)
+@cache
+def _parser() -> Lark:
+    """Make the parser when it is first needed: it takes a twentieth of a node's start, and few policies filter."""
+    return Lark(
+        resources.files(__package__).joinpath("grammar.lark").read_text(encoding="utf-8"),
+        parser="lalr",
+        # A keyword is one everywhere, and not a property where no keyword is expected.
+        lexer="basic",
+        transformer=_Builder(),
+    )
 
 
 @lru_cache(_REMEMBERED)
@@ -135,7 +138,7 @@ def parse(text: str) -> Expression:
     if len(text) > MAX_CHARACTERS:
         raise InvalidFilter(text, MAX_CHARACTERS + 1, f"a filter has at most {MAX_CHARACTERS} characters")
     try:
-        expression = _PARSER.parse(text)
+        expression = _parser().parse(text)
     except UnexpectedInput as error:
         raise _explained(text, error) from None
     except VisitError as error:
