@@ -65,6 +65,9 @@ LOOKS: Final = 3
 FAILURES: Final = ROOT / ".local" / "checks"
 """Where pytest notes for each part which tests failed."""
 
+PROPERTY: Final = "tests/property"
+"""Tests that draw examples, and compute."""
+
 SLOWEST: Final = ("--durations=10", "--durations-min=1")
 """Each part names its ten slowest tests, without those that nobody would call slow."""
 
@@ -352,9 +355,9 @@ def lint() -> list[Part]:
     ]
 
 
-def _suites(jobs: int, clusters: int, options: Sequence[str], which: str) -> tuple[Part, Part, Part]:
-    """The tests by how much of the machine they need: with Spark, side by side, with clusters."""
-    side_by_side = ("-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder")
+def _suites(jobs: int, clusters: int, options: Sequence[str], which: str, *without: str) -> tuple[Part, Part, Part]:
+    """The tests by how much of the machine they need: with Spark, side by side (without some), with clusters."""
+    side_by_side = ("-n", str(jobs), "--dist", "loadscope", "--no-loadscope-reorder", *without)
     some_at_a_time = ("-n", str(clusters), "--dist", "load")
     return (
         pytest("pipeline, with one Spark", options, "-m", f"spark and {which}", *marked("spark")),
@@ -365,10 +368,13 @@ def _suites(jobs: int, clusters: int, options: Sequence[str], which: str) -> tup
 
 def everything(jobs: int, clusters: int, options: Sequence[str]) -> list[list[Part]]:
     """What every change has to pass: what takes one core at the same time, then the tests by what they need."""
-    pipeline, side_by_side, in_clusters = _suites(jobs, clusters, options, "not thorough")
+    which = "not thorough"
+    pipeline, side_by_side, in_clusters = _suites(jobs, clusters, options, which, f"--ignore={PROPERTY}")
+    # They wait for nothing and nobody, so they can have what others leave of the cores while Spark works.
+    properties = pytest("property", options, "-m", which, PROPERTY)
     # Each of the processes of the suites would write anew how the tests' assertions are compiled, if nobody had.
     collection = pytest("collection", options, "-q", "--collect-only")
-    return [[*lint(), collection, pipeline], [side_by_side], [in_clusters]]
+    return [[*lint(), collection, properties, pipeline], [side_by_side], [in_clusters]]
 
 
 def at_length(jobs: int, clusters: int, options: Sequence[str]) -> list[list[Part]]:

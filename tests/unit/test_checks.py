@@ -216,8 +216,20 @@ def marks_of(stages: list[list[Part]]) -> list[str]:
 def test_every_test_is_in_one_part_of_make_test_or_of_make_test_thorough() -> None:
     kinds = ["cluster", "not cluster and not spark", "spark"]
 
-    assert marks_of(everything(6, 4, ())) == [f"{each} and not thorough" for each in kinds]
+    assert marks_of(everything(6, 4, ())) == sorted(["not thorough", *(f"{each} and not thorough" for each in kinds)])
     assert marks_of(at_length(6, 4, ())) == [f"{each} and thorough" for each in kinds]
+
+
+def test_property_tests_are_in_a_part_of_their_own_and_in_no_other() -> None:
+    parts = {part.name: part.command for stage in everything(6, 4, ()) for part in stage}
+
+    assert parts["property"][-1] == "tests/property"
+    assert "--ignore=tests/property" in parts["tests side by side"]
+    of_other_parts = [*checks.marked("cluster"), *checks.marked("spark")]
+    assert not [file for file in of_other_parts if file.startswith("tests/property/")]
+    assert "--ignore=tests/property" not in [
+        each for stage in at_length(6, 4, ()) for part in stage for each in part.command
+    ]
 
 
 STAGES = [

@@ -148,7 +148,7 @@ async def restarted(cluster: VirtualCluster) -> Callable[[], None]:
 OUTAGES: Final[dict[str, Outage]] = {"unreachable": unreachable, "restarted": restarted}
 
 
-@pytest.mark.parametrize("length", [1.5, LEASE / 2 + 1, 30.0])
+@pytest.mark.parametrize("length", [1.5, pytest.param(LEASE / 2 + 1, marks=pytest.mark.thorough), 30.0])
 @pytest.mark.parametrize("outage", OUTAGES)
 def test_a_session_that_left_anew_in_an_outage_outlives_its_node(outage: str, length: float) -> None:
     """Its node is killed before the grid is back, and the grid holds the end of the window before."""
