@@ -43,9 +43,13 @@ connection of a storm, the load balancer's attempt times out and goes to another
 been reattached fails over."""
 
 MOST_REQUESTS: Final = 4096
-"""Connections at once whose request is not there yet; for one more, one of them is closed: the oldest of the address
-that has the most. A client of a storm waits for milliseconds, so these are connections that somebody opens to say
-nothing, and they must not take all descriptors of the process."""
+"""Connections at once whose request has not been read; for one more, one of them is closed: the oldest of the address
+that has the most, of those that have had their turn, or have said nothing. They must not take all descriptors of the
+process. Those of a storm that have asked, and have yet to be read, stay: others wait in the kernel for them."""
+
+READ_PAUSE: Final = 0.005
+"""Seconds without accepting while there is no room, and all who might make it have asked something that is yet to be
+read: some turns of the loop, in which it is. Others wait in the kernel meanwhile."""
 
 ACCEPT_PAUSE: Final = 0.5
 """Seconds before accepting is tried again after the system had no descriptor left for a connection."""
@@ -220,11 +224,17 @@ class WebSocketServer:
     def _accept(self, interface: ClientInterface, listener: socket.socket, share: Share) -> bool:
         """Accept some connections, and tell whether there may be more."""
         accepted, acceptable, started = 0, self._admission.acceptable(), share.clock()
-        more = True
+        more, pause = True, 0.0
         try:
             while accepted < acceptable and share.has_time(started):
+                leaves = None
+                if self._requests.is_full and (leaves := self._requests.first_to_go()) is None:
+                    pause = READ_PAUSE
+                    break
                 connection, peer = listener.accept()
                 accepted += 1
+                if leaves is not None:
+                    leaves.end(UpgradeRefusal.CROWDED_OUT)
                 self._welcome(interface, connection, peer[0], share)
         except BlockingIOError:
             more = False
@@ -235,14 +245,13 @@ class WebSocketServer:
             self._tell(events.CONNECTIONS_NOT_ACCEPTED, error=str(error))
             self._listeners[listener].rest(ACCEPT_PAUSE)
             return False
-        pause = self._admission.pause(more=more) if accepted else 0.0
+        if accepted:
+            pause = max(pause, self._admission.pause(more=more))
         if pause:
             self._listeners[listener].rest(pause)
         return more
 
     def _welcome(self, interface: ClientInterface, connection: socket.socket, peer: str, share: Share) -> None:
-        if self._requests.is_full:
-            self._requests.oldest().end(UpgradeRefusal.CROWDED_OUT)
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -6,7 +6,10 @@ Both are used in the same way, without waiting: ``BlockingIOError`` means later,
 from __future__ import annotations
 
 import socket
+import struct
+import termios
 from collections.abc import Callable
+from fcntl import ioctl
 from typing import Protocol, TypeAlias
 
 Wrap: TypeAlias = Callable[[socket.socket], "Transport"]
@@ -30,3 +33,12 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Let go of the descriptor."""
+
+
+def unread(descriptor: int) -> int:
+    """Tell how many bytes have come over a socket that nobody has taken; 0 also at its end, or if it is broken."""
+    try:
+        (count,) = struct.unpack("i", ioctl(descriptor, termios.FIONREAD, bytes(4)))
+    except OSError:
+        return 0
+    return int(count)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from gateway.adapters.tls_connection import NothingSaid, TlsConnection
 from gateway.adapters.websocket.addresses import network_of
 from gateway.adapters.websocket.read_scheduler import PacedReader, Share
-from gateway.adapters.websocket.transport import Transport
+from gateway.adapters.websocket.transport import Transport, unread
 from gateway.adapters.websocket.upgrade_request import HEAD_BYTES, Refusal, Request, RequestReader, refusal_of
 from gateway.catalogue.refusals import UpgradeRefusal as Why
 from gateway.ports import Access, ConnectionRejected, CountedConnection
@@ -122,6 +122,15 @@ class Upgrade:
         self.reading = PacedReader(share, transport.fileno(), network_of(peer), self._read)
         self.reading.start()
         self.counted: CountedConnection | None = None
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether it may go where there is no room for others: it has had its turn, or has said nothing.
+
+        Of a crowd that comes faster than it can be read, those who have asked must not go for not being read yet.
+        """
+        has_had_its_turn = self._has_come or self._reader is None or self._reader.has_begun
+        return has_had_its_turn or not unread(self._transport.fileno())
 
     # --- Candidate ----------------------------------------------------------------------------------------------------
 

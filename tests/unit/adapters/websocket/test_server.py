@@ -341,6 +341,33 @@ async def test_those_who_say_nothing_make_room_for_others(port: Port) -> None:
     assert status(await silent[4].until(b"\r\n\r\n")) == 101
 
 
+@pytest.mark.promise("P9", "P20")
+async def test_those_whose_request_is_there_make_room_for_nobody_before_it_is_read(port: Port) -> None:
+    """Behind a load balancer all of a storm come from one address, faster than they can be read."""
+    port.server._requests = PendingRequests(3)
+    (listening,) = port.server._listeners.values()
+    listening.stop()
+    crowd = [await port.dial() for _ in range(12)]
+    for peer in crowd:
+        await peer.send(REQUEST + b"\r\n")
+    listening.start()
+
+    assert [status(await peer.until(b"\r\n\r\n")) for peer in crowd] == [101] * 12
+    assert refusals(port) == {}
+
+
+@pytest.mark.promise("P20")
+async def test_who_has_begun_a_request_and_says_more_now_and_then_makes_room(port: Port) -> None:
+    port.server._requests = PendingRequests(3)
+    crowd = [await port.dial() for _ in range(3)]
+    for peer in crowd:
+        await peer.send(REQUEST[:10])
+    await eventually(lambda: all(each._reader is not None and each._reader.has_begun for each in port.server._requests))
+
+    await port.upgraded()
+    assert refusals(port) == {"crowded_out": 1}
+
+
 @pytest.mark.parametrize("sent", [0, 1, len(REQUEST)], ids=["nothing", "a byte", "all but the end"])
 @pytest.mark.parametrize("how", ["close", "reset"])
 async def test_a_thousand_broken_handshakes_leave_no_descriptor(port: Port, sent: int, how: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.pending_requests import PendingRequests
+from gateway.adapters.websocket.pending_requests import LOOKED_AT, PendingRequests
 from gateway.adapters.websocket.read_scheduler import FairQueue, PacedReader
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.work_budget import WorkBudget, WorkLimits
@@ -21,9 +21,12 @@ def reader(key: str) -> PacedReader:
     return cast(PacedReader, SimpleNamespace(key=key))
 
 
-def upgrading(key: str) -> Upgrade:
+def upgrading(key: str, *, makes_room: bool = True) -> Upgrade:
     class Stub:
         reading = reader(key)
+
+        def __init__(self) -> None:
+            self.makes_room = makes_room
 
     return cast(Upgrade, Stub())
 
@@ -62,7 +65,8 @@ def test_who_makes_room_is_of_the_address_with_the_most(steps: list[tuple[str, i
             pending.discard(each)
             model = [other for other in model if other is not each]
         elif model:
-            oldest = pending.oldest()
+            oldest = pending.first_to_go()
+            assert oldest is not None
             counts = {key: sum(other.reading.key == key for other in model) for key in "0123"}
             key = oldest.reading.key
             assert counts[key] == max(counts.values())
@@ -72,6 +76,38 @@ def test_who_makes_room_is_of_the_address_with_the_most(steps: list[tuple[str, i
         assert len(pending) == len(model)
         assert set(pending) == set(model)
         assert pending.is_full == (len(model) >= 5)
+
+
+def test_who_has_yet_to_be_read_makes_no_room() -> None:
+    pending = PendingRequests(3)
+    asked, silent = upgrading("a", makes_room=False), upgrading("a")
+    for each in (asked, silent, upgrading("b")):
+        pending.add(each)
+    assert pending.first_to_go() is silent
+
+    pending.discard(silent)
+    pending.add(upgrading("a", makes_room=False))
+    assert pending.first_to_go() is None, "another address has fewer"
+
+
+def test_few_are_looked_at_when_room_is_made() -> None:
+    looked = 0
+
+    class Stub:
+        reading = reader("a")
+
+        @property
+        def makes_room(self) -> bool:
+            nonlocal looked
+            looked += 1
+            return False
+
+    pending = PendingRequests(1000)
+    for _ in range(1000):
+        pending.add(cast(Upgrade, Stub()))
+
+    assert pending.first_to_go() is None
+    assert looked == LOOKED_AT
 
 
 def test_who_keeps_to_its_budget_is_never_slowed() -> None:
