@@ -13,18 +13,22 @@ from benchmarks.cases.fanout import FanOut
 from benchmarks.cases.grid_cost import GridCostCase
 from benchmarks.cases.growth import GrowthCase
 from benchmarks.cases.handoff import HandoffCase
+from benchmarks.cases.history import HistoryCase
 from benchmarks.cases.memory import MemoryCase
 from benchmarks.cases.mirror import MirrorCase
 from benchmarks.cases.own_topic import OwnTopic
 from benchmarks.cases.publish import PublishCase
+from benchmarks.cases.queue import QueueCase
 from benchmarks.cases.reattach import ReattachCase
 from benchmarks.cases.replay import ReplayCase
 from benchmarks.cases.snapshot import SnapshotCase
 from benchmarks.cases.steady import Steady
+from benchmarks.cases.takeover import TakeoverCase
 from benchmarks.hostile.case import Hostile
 from benchmarks.systems.base import SystemUnderTest
 from benchmarks.systems.c_floor import CFloor
 from benchmarks.systems.gateway import GatewayNode
+from benchmarks.systems.jetstream import JetStream, JetStreamFile
 from benchmarks.systems.mosquitto import Mosquitto
 from benchmarks.systems.nats import Nats
 from benchmarks.systems.nchan import Nchan
@@ -36,6 +40,8 @@ SYSTEMS: Final[Sequence[type[SystemUnderTest]]] = (
     Nchan,
     Nats,
     Mosquitto,
+    JetStream,
+    JetStreamFile,
     SocketIo,
     PythonSocketIo,
     CFloor,
@@ -53,6 +59,9 @@ CASES: Final[Sequence[type[Case]]] = (
     FailoverCase,
     ReplayCase,
     MirrorCase,
+    QueueCase,
+    HistoryCase,
+    TakeoverCase,
     MemoryCase,
     SnapshotCase,
     GridCostCase,

@@ -7,11 +7,12 @@ from dataclasses import replace
 from statistics import median
 from typing import Final
 
-from benchmarks.cases import fanout, handoff, mirror, own_topic, publish, replay
+from benchmarks.cases import fanout, handoff, history, mirror, own_topic, publish, queue, replay, takeover
 from benchmarks.cases.base import OURS, Reference
 from benchmarks.comparison import GENERATOR_LIMIT, OVERLOADED, has_flag, is_spread, spread
 from benchmarks.document import Document, Judged
 from benchmarks.markdown import demanded, plain, reached, stamp, table
+from benchmarks.publish_cost import AT_ONCE
 
 OVERLOADED_MARK: Final = "\\*"
 GENERATOR_MARK: Final = "†"
@@ -22,14 +23,16 @@ _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "nchan": ("nchan",),
     "NATS": ("nats",),
     "mosquitto": ("mosquitto",),
+    "JetStream": ("jetstream",),
     "Socket.IO": ("socketio",),
-    "bare": ("c_floor", "redis-py XADD", "C handshake", "bare aiohttp"),
+    "bare": ("without history", "c_floor", "redis-py XADD", "C handshake", "bare aiohttp"),
 }
 """Columns, and whose figures they hold; of several the one that was measured."""
 
 _SHORT: Final[Mapping[str, str]] = {
     "nchan": "nchan",
     "nats": "NATS",
+    "without history": "a publish without",
     "socketio": "Socket.IO",
     "c_floor": "C loop",
     "redis-py XADD": "bare XADD",
@@ -90,6 +93,17 @@ HEADLINES: Final[Mapping[Reference, str]] = {
             (_ours("replay", replay.variant(missed), "recovered"), "… sessions recovered, %"),
         )
     },
+    _ours("queue", queue.EACH, "total_cpu"): "a work queue, each message acknowledged by itself: CPU each, µs",
+    _ours("queue", queue.GRID_ALONE, "redis_cpu"): "… the grid alone, in batches: Redis's CPU, µs",
+    **{
+        _ours("history", history.publishing(at_once), "redis_cpu"): (
+            f"a publish to a topic with history, {at_once}: Redis's CPU, µs"
+        )
+        for at_once in AT_ONCE
+    },
+    _ours("history", history.READ, "per_core"): "… 100,000 events read: events/s and core of the node",
+    _ours("takeover", takeover.VARIANT, "total_cpu"): "a node of 2,000 sessions taken over: CPU in all, s",
+    _ours("takeover", takeover.VARIANT, "longest"): "… the latest update of others meanwhile, ms",
     _ours("memory", "10,000 idle sessions", "resident"): "10,000 idle sessions: memory each, KiB",
     _ours("memory", "10,000 idle sessions", "idle_total"): "… CPU, pings included, % of a core",
 }

@@ -21,13 +21,14 @@ import shutil
 
 import click
 
+from benchmarks.destinations.jetstream import NatsConnection
+from benchmarks.destinations.rates import VALUE, Meter, Rate
 from benchmarks.measure import process_cpu
 from benchmarks.placement import Placement
 from benchmarks.processes import PinnedProcess, listens, scratch_folder
-from benchmarks.queue_peers import PROGRAM, NatsConnection
-from benchmarks.queue_rate import VALUE, Meter, Rate
 from benchmarks.systems.base import StartOptions, SystemFailed
 from benchmarks.systems.gateway import GatewayNode
+from benchmarks.systems.nats import PROGRAM
 from gateway.client import Request, Session, connect
 from gateway.local.ports import free_port
 
@@ -47,7 +48,7 @@ async def answer(request: Request) -> object:
     return request.value
 
 
-async def measure_gateway(url: str, meter: Meter, requests: int) -> list[Rate]:
+async def measure_gateway(url: str, meter: Meter, requests: int) -> list[tuple[str, Rate]]:
     """Ask handlers of the gateway."""
     async with contextlib.AsyncExitStack() as stack:
         handlers: list[Session] = []
@@ -62,14 +63,14 @@ async def measure_gateway(url: str, meter: Meter, requests: int) -> list[Rate]:
             answers = await asyncio.gather(*(asker.request(PATH, VALUE) for _ in range(count)))
             if any(each != VALUE for each in answers):
                 raise SystemFailed("a request had another answer")
-        rates = [meter.rate(f"gateway, {UNDER_WAY} at a time", requests, since)]
+        rates = [(f"gateway, {UNDER_WAY} at a time", meter.rate(requests, since))]
         since = meter.read()
         for _ in range(ONE_BY_ONE):
             await asker.request(PATH, VALUE)
-        return [*rates, meter.rate("gateway, one after the other", ONE_BY_ONE, since)]
+        return [*rates, ("gateway, one after the other", meter.rate(ONE_BY_ONE, since))]
 
 
-async def measure_nats(port: int, pid: int, requests: int) -> list[Rate]:
+async def measure_nats(port: int, pid: int, requests: int) -> list[tuple[str, Rate]]:
     """Ask members of a queue group of NATS."""
     content, loop = json.dumps(VALUE).encode(), asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as stack:
@@ -82,7 +83,7 @@ async def measure_nats(port: int, pid: int, requests: int) -> list[Rate]:
             handler.subscribe(SUBJECT, reply, GROUP)
         asker = await stack.enter_async_context(NatsConnection.opened(port, "asker"))
         await asker.ask(SUBJECT, content)
-        rates: list[Rate] = []
+        rates: list[tuple[str, Rate]] = []
         for what, count, at_a_time in (
             (f"NATS, {UNDER_WAY} at a time", requests, UNDER_WAY),
             ("NATS, one after the other", ONE_BY_ONE, 1),
@@ -92,7 +93,7 @@ async def measure_nats(port: int, pid: int, requests: int) -> list[Rate]:
                 answers = await asyncio.gather(*(asker.ask(SUBJECT, content) for _ in range(at_a_time)))
                 if any(each != content for each in answers):
                     raise SystemFailed("a request had another answer")
-            rates.append(Rate(what, count, loop.time() - began, process_cpu(pid) - cpu, 0.0))
+            rates.append((what, Rate(count, loop.time() - began, process_cpu(pid) - cpu, 0.0)))
         return rates
 
 
@@ -119,8 +120,11 @@ def main(requests: int) -> None:
         "| | requests a second, all on this machine | a second of a core of the server | server, µs | Redis, µs |"
     )
     click.echo("| --- | --: | --: | --: | --: |")
-    for rate in rates:
-        click.echo(str(rate))
+    for what, rate in rates:
+        click.echo(
+            f"| {what} | {rate.per_second:,.0f} | {rate.per_core:,.0f} | {rate.server_microseconds:.1f} "
+            f"| {rate.redis_microseconds:.1f} |"
+        )
 
 
 if __name__ == "__main__":

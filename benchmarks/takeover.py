@@ -1,4 +1,4 @@
-"""What it costs to take over from a failed node, and whom it disturbs: ``python -m benchmarks.takeover``.
+"""What it costs to take over from a failed node, and whom it disturbs.
 
 Two nodes live over one Redis. The third one is made of what it has left behind: a lease that ends, sessions, and the
 messages that they hold. What is told is the CPU time of both nodes and of Redis, without what they take in the same
@@ -17,13 +17,12 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-import click
-
+from benchmarks.checkout import Checkout
 from benchmarks.measure import process_cpu
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, redis_server, scratch_folder
+from benchmarks.processes import HOST, PinnedProcess, scratch_folder
 from benchmarks.systems.base import SystemFailed
 from benchmarks.systems.gateway import is_ready, node_arguments, node_environment
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
@@ -70,34 +69,41 @@ PREFIX: Final = "gateway"
 AT_ONCE: Final = 100
 """Sessions that are written together."""
 
-_MS: Final = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:
     """What was measured between two moments.
 
     Attributes:
-        name: for people.
         seconds: how long it took.
         nodes: CPU seconds of both nodes, without those of a quiet time; the same of Redis.
         redis: see there.
         delays: seconds from each publish of the witness until its update was there.
     """
 
-    name: str
     seconds: float
     nodes: float
     redis: float
     delays: Sequence[float]
 
-    def __str__(self) -> str:
-        ordered = sorted(self.delays) or [0.0]
-        p99 = ordered[int(len(ordered) * 0.99)]
-        return (
-            f"| {self.name} | {self.seconds:.2f} | {self.nodes:.2f} | {self.redis:.2f} | {self.nodes + self.redis:.2f} "
-            f"| {p99 * _MS:.0f} | {ordered[-1] * _MS:.0f} |"
-        )
+    @property
+    def longest_delay(self) -> float:
+        """The longest of the delays; 0 if there was no update."""
+        return max(self.delays, default=0.0)
+
+
+class Phases(NamedTuple):
+    """The phases of a failure.
+
+    Attributes:
+        quiet: nothing happens.
+        takeover: the lease has ended, until everything is taken over.
+        windows: they run and end, and the messages wait for others.
+    """
+
+    quiet: Phase
+    takeover: Phase
+    windows: Phase
 
 
 class Witness:
@@ -148,11 +154,11 @@ class Meter:
 
     async def idle(self) -> Phase:
         """Measure a time in which nothing happens, and take as much of the phases that follow."""
-        found = await self.phase("nothing happens", lambda: asyncio.sleep(QUIET))
+        found = await self.phase(lambda: asyncio.sleep(QUIET))
         self._idle = found.nodes / found.seconds, found.redis / found.seconds
         return found
 
-    async def phase(self, name: str, work: Callable[[], Awaitable[object]]) -> Phase:
+    async def phase(self, work: Callable[[], Awaitable[object]]) -> Phase:
         """Measure what happens while something is waited for."""
         self._witness.delays.clear()
         began, before = time.monotonic(), self._read()
@@ -161,7 +167,7 @@ class Meter:
         nodes, redis = (
             now - then - idle * seconds for now, then, idle in zip(self._read(), before, self._idle, strict=True)
         )
-        return Phase(name, seconds, nodes, redis, tuple(self._witness.delays))
+        return Phase(seconds, nodes, redis, tuple(self._witness.delays))
 
     def _read(self) -> tuple[float, float]:
         nodes, redis = (sum(map(process_cpu, pids)) for pids in self._pids)
@@ -232,7 +238,7 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 async def measure(
     redis_port: int, port: int, pids: tuple[Sequence[int], Sequence[int]], *, sessions: int, messages: int
-) -> list[Phase]:
+) -> Phases:
     """Let a node fail, and measure what the others do.
 
     Args:
@@ -255,7 +261,7 @@ async def measure(
         async with asyncio.timeout(PATIENCE):
             await ready.wait()
         meter = Meter(*pids, witness)
-        phases = [await meter.idle()]
+        quiet = await meter.idle()
         await grid.nodes.renew(DEAD, lease=LAST_LEASE)
         await asyncio.sleep(LAST_LEASE)
 
@@ -266,9 +272,8 @@ async def measure(
         async def is_given_back() -> bool:
             return await held(grid) == 0
 
-        phases.append(await meter.phase("lease ended: takeover", lambda: until(is_taken_over)))
-        phases.append(await meter.phase("windows run and end: messages wait for others", lambda: until(is_given_back)))
-        return phases
+        taken_over = await meter.phase(lambda: until(is_taken_over))
+        return Phases(quiet, taken_over, await meter.phase(lambda: until(is_given_back)))
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -276,40 +281,18 @@ async def measure(
 
 
 @contextlib.contextmanager
-def survivors(placement: Placement, redis_port: int) -> Iterator[tuple[list[int], list[int]]]:
+def survivors(placement: Placement, redis_port: int, checkout: Checkout) -> Iterator[tuple[list[int], list[int]]]:
     """Run the nodes that live; yields their ports for clients, and their process ids."""
-    environment, ports = node_environment(), []
+    environment, ports = node_environment() | checkout.environment(), []
     pids: list[int] = []
     with contextlib.ExitStack() as stack:
         for name in NAMES:
             port, admin = free_port(), free_port()
             folder = stack.enter_context(scratch_folder(name))
-            arguments = node_arguments(name, port=port, admin=admin, redis_port=redis_port, extra={})
+            arguments = node_arguments(name, port=port, admin=admin, redis_port=redis_port, extra={}, checkout=checkout)
             process = PinnedProcess(arguments, core=placement.server, folder=folder, environment=environment)
             node = stack.enter_context(process)
             node.wait_ready(lambda admin=admin: is_ready(admin))  # type: ignore[misc]
             ports.append(port)
             pids += node.pids()
         yield ports, pids
-
-
-@click.command()
-@click.option("--sessions", default=SESSIONS, show_default=True, help="Of the node that fails.")
-@click.option("--messages", default=MESSAGES, show_default=True, help="That its sessions hold.")
-def main(sessions: int, messages: int) -> None:
-    """Measure what it costs to take over from a failed node, and how late others are served meanwhile."""
-    placement = Placement.of_this_machine()
-    with (
-        redis_server(placement.others) as (redis, redis_port),
-        survivors(placement, redis_port) as (ports, pids),
-    ):
-        measuring = measure(redis_port, ports[0], (pids, redis.pids()), sessions=sessions, messages=messages)
-        phases = asyncio.run(measuring)
-    click.echo("| | seconds | CPU of two nodes, s | CPU of Redis, s | together, s | update late, p99, ms | max, ms |")
-    click.echo("| --- | --: | --: | --: | --: | --: | --: |")
-    for phase in phases:
-        click.echo(str(phase))
-
-
-if __name__ == "__main__":
-    main()

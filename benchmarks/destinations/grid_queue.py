@@ -1,4 +1,4 @@
-"""What a message of a queue costs Redis, sent and settled: ``python -m benchmarks.queue_cost``.
+"""What a message of a queue costs Redis, sent and settled by the adapter of this version.
 
 One session sends, four consume, all by the adapter of a node; each message is sent, given to a consumer, read and
 accepted. What is read is the CPU time of redis-server alone. The deliveries of the partition are read meanwhile, as a
@@ -7,14 +7,10 @@ node with consumers does.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
-import click
-
 from benchmarks.measure import process_cpu
-from benchmarks.placement import Placement
-from benchmarks.processes import HOST, redis_server
+from benchmarks.processes import HOST
 from benchmarks.systems.base import SystemFailed
 from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
@@ -75,7 +71,7 @@ class Worker:
             raise SystemFailed(f"{len(result.not_held)} messages were not held")
 
 
-async def run(port: int, pid: int) -> list[tuple[int, float]]:
+async def measure(port: int, pid: int) -> list[tuple[int, float]]:
     """Send and settle at the Redis on *port*; returns the least microseconds per message for each batch."""
     node = NodeRef(NodeId("n1"), Incarnation("bench"))
     url = f"redis://{HOST}:{port}/0"
@@ -121,17 +117,3 @@ async def run(port: int, pid: int) -> list[tuple[int, float]]:
         found.append((batch, min(costs)))
     await grid.close()
     return found
-
-
-@click.command()
-def main() -> None:
-    """Measure what a message costs Redis, sent, given to one of four consumers, read and accepted."""
-    placement = Placement.of_this_machine()
-    with redis_server(placement.server) as (redis, port):
-        click.echo("| messages together | CPU of Redis a message, least of rounds, µs |\n| --: | --: |")
-        for batch, cost in asyncio.run(run(port, redis.pid)):
-            click.echo(f"| {batch} | {cost:.1f} |")
-
-
-if __name__ == "__main__":
-    main()
