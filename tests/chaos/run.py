@@ -509,6 +509,7 @@ class Run:
             "transactions": account.transactions.figures,
             "history": account.readers.figures,
             "durables": account.readers.durable_figures,
+            "shared": "; ".join(each.figures for each in account.shared.values()),
             "generations": " ".join(str(number) for _, number in account.generations),
             **({"replicas took over": str(self._promotions.count)} if self._target.kind != "single" else {}),
             "most clients of a Redis": str(max(self._connections.values(), default=0)),

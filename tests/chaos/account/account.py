@@ -14,6 +14,7 @@ from tests.chaos.account.publishes import Publishes, Snapshot
 from tests.chaos.account.readers import Readers
 from tests.chaos.account.recoveries import GRID, KEPT, Recoveries, Recovery, Trouble
 from tests.chaos.account.sessions import Sessions
+from tests.chaos.account.shared import SharedReading
 from tests.chaos.account.transactions import Transactions
 from tests.chaos.account.updates import NEAR, SessionUpdates
 from tests.chaos.account.violation import Violation, shown_as
@@ -32,6 +33,7 @@ class Account:
         messages: of all queues.
         transactions: that pass messages on.
         readers: of topics with history.
+        shared: durable subscriptions that several sessions share, by name.
         node_ends: when processes of nodes ended.
         found: violations that no part of the account has noted by itself.
     """
@@ -46,6 +48,7 @@ class Account:
         self.messages = Messages()
         self.transactions = Transactions()
         self.readers = Readers()
+        self.shared: dict[str, SharedReading] = {}
         self.node_ends: list[NodeEnd] = []
         self.found: list[Violation] = []
         self._selectors: dict[str, list[tuple[Selector, float]]] = {}
@@ -125,7 +128,7 @@ class Account:
     def readers_behind(self, values: Mapping[str, tuple[int, int]]) -> dict[str, list[str]]:
         """Tell what readers of histories lack, when nothing is published; as ``behind``, by client."""
         forgotten = self.publishes.forgotten
-        readers = (*self.readers.all, *self.readers.durables)
+        readers = (*self.readers.all, *self.readers.durables, *self.shared.values())
         found = {each.who: each.behind(values, self.publishes, forgotten) for each in readers}
         return {who: wrong for who, wrong in found.items() if wrong}
 
@@ -141,9 +144,11 @@ class Account:
         lost = []
         for snapshot in self.snapshots:
             lost = self.publishes.judge_log(snapshot)
-        lost += self.messages.judge(self.publishes.forgotten, self._restarts())
+        restarts = self._restarts()
+        lost += self.messages.judge(self.publishes.forgotten, restarts)
         lost += self.transactions.judge(self.messages, self.publishes.forgotten, self.generations)
         self.readers.judge(self.publishes, self.publishes.forgotten)
+        shared = [each.judge(self.publishes, self.publishes.forgotten, restarts) for each in self.shared.values()]
         interested = {each.topic: self._interested(each.topic) for each in lost}
         self.sessions.judge_losses(lost, self.generations, interested)
         violations = [
@@ -154,6 +159,7 @@ class Account:
             *self.messages.violations,
             *self.transactions.violations,
             *self.readers.violations,
+            *(violation for violations in shared for violation in violations),
             *(violation for updates in self.updates.values() for violation in updates.violations),
         ]
         return sorted(dict.fromkeys(violations), key=lambda violation: violation.at)

@@ -137,11 +137,11 @@ class Readers:
     def judge(self, publishes: Publishes, forgotten: Sequence[Forgotten]) -> None:
         """Compare what was handed out with what publishers were told, once."""
         for reader in self.all:
-            told = _told(reader, publishes)
+            told = told_events(reader, publishes)
             for partition in told.keys() | reader.events.keys():
                 self._judge(reader, reader.events[partition], told[partition], forgotten, NOTHING_READ)
         for durable in self.durables:
-            (published,) = _told(durable, publishes).values() or ([],)
+            (published,) = told_events(durable, publishes).values() or ([],)
             for number, opening in enumerate(durable.openings):
                 if opening.events:
                     begin = self._begin(durable, number, published, forgotten)
@@ -188,7 +188,7 @@ class Readers:
         self.violations.append(Violation("P14", at, reader.who, what))
 
 
-def _told(reader: Reader, publishes: Publishes) -> defaultdict[int, list[Event]]:
+def told_events(reader: Reader, publishes: Publishes) -> defaultdict[int, list[Event]]:
     """List what publishers were told of the topics of a reader, by partition, in order."""
     told: defaultdict[int, list[Event]] = defaultdict(list)
     for name, topic in publishes.topics.items():

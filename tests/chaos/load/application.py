@@ -58,11 +58,12 @@ class Application:
 
     Args:
         crowd: what it shares with the others.
-        name: for violations, also its principal.
+        name: for violations, also its principal unless that is shared.
 
     Attributes:
         life: seconds after which it says bye and opens a new session, from and to.
         window: seconds that its sessions survive without a connection; as those of the others if None.
+        shared_principal: the principal that it has together with others; None for one of its own.
         stays: whether it has a session when the run has ended, as somebody waits for what it is handed.
         session: the one it has now; None between two.
         heard: when it was last told something by its node.
@@ -74,6 +75,7 @@ class Application:
     life = LIFE
     window: float | None = None
     stays = False
+    shared_principal: str | None = None
 
     def __init__(self, crowd: Crowd, name: str) -> None:
         self.crowd = crowd
@@ -190,7 +192,7 @@ class Application:
         try:
             session = await connect(
                 self.crowd.url,
-                principal=self.name,
+                principal=self.shared_principal or self.name,
                 properties=properties,
                 window=self.window or self.crowd.window,
                 connect_timeout=CONNECTING,
@@ -230,7 +232,7 @@ class Application:
             )
             node = recovery.node
             # Its properties and selections the client restores by itself; at the end the grid is compared with them.
-            allowed = Identity(identity, self.name, {})
+            allowed = Identity(identity, self.shared_principal or self.name, {})
             account.sessions.compare(now, self.name, [allowed], Identity(session.id, session.principal, {}))
 
     async def _hear_notices(self, session: Session, identity: str) -> None:

@@ -10,6 +10,7 @@ from tests.chaos.load.crowd import Crowd
 from tests.chaos.load.durables import DurableReader
 from tests.chaos.load.history import HistoryReader
 from tests.chaos.load.queueing import Sender, Worker
+from tests.chaos.load.shared import SharedReader
 from tests.chaos.load.transactions import InputSender, Processor
 
 COUNTS: Final[Mapping[str, tuple[type[Application], int]]] = {
@@ -22,6 +23,7 @@ COUNTS: Final[Mapping[str, tuple[type[Application], int]]] = {
     "input": (InputSender, 1),
     "processor": (Processor, 3),
     "durable": (DurableReader, 2),
+    "shared": (SharedReader, 3),
 }
 """By the first part of their names."""
 

@@ -10,7 +10,7 @@ from typing import Final
 from gateway.client import Message, MessageConsumer, Session
 from gateway.core.client.errors import NotHeld, RequestRefused, RequestTimedOut, SessionEnded
 from gateway.core.client.types import SessionState
-from tests.chaos.account.messages import Answer, Given, Way
+from tests.chaos.account.messages import Answer, Given, Messages, Way
 from tests.chaos.account.transactions import INPUT, OUTPUT
 from tests.chaos.load.application import Application
 
@@ -126,11 +126,14 @@ class Worker(Application):
     window = WINDOW
     stays = True
 
+    @property
+    def account(self) -> Messages:
+        """What is told of the messages."""
+        return self.crowd.account.messages
+
     async def _live(self, session: Session, until: float) -> None:
-        consumers = []
-        for queue in self.queues:
-            consumer = await session.consume(queue, credit=CREDIT, ack="each")
-            consumers.append(consumer)
+        consumers = await self._begin(session)
+        for consumer in consumers:
             self._spawn(self._consume(session, consumer))
         while session.state is not SessionState.CLOSED and not self.crowd.ending.is_set():
             await self.crowd.rest(0.2)
@@ -143,10 +146,13 @@ class Worker(Application):
             if end == "lost":
                 await self._abandon(session)
             elif end == "cancel":
-                self.crowd.account.messages.left(self.crowd.now(), session.id)
+                self.account.left(self.crowd.now(), session.id)
                 for consumer in consumers:
                     await consumer.cancel()
             return
+
+    async def _begin(self, session: Session) -> list[MessageConsumer]:
+        return [await session.consume(queue, credit=CREDIT, ack="each") for queue in self.queues]
 
     async def close(self) -> None:
         """End the session there is; what it holds may be given to others from now on."""
@@ -161,7 +167,7 @@ class Worker(Application):
     def _leave(self, session: Session) -> None:
         # Without a connection nobody knows when its window ended.
         connected = session.state is SessionState.CONNECTED
-        self.crowd.account.messages.left(self.crowd.now() if connected else self.heard, session.id)
+        self.account.left(self.crowd.now() if connected else self.heard, session.id)
 
     async def _abandon(self, session: Session) -> None:
         """Vanish in the middle of the work: nobody hears a good-bye, and the window ends the session."""
@@ -172,22 +178,25 @@ class Worker(Application):
         await self._stop()
 
     async def _consume(self, session: Session, consumer: MessageConsumer) -> None:
-        account = self.crowd.account.messages
         async for message in consumer:
             if session.state is SessionState.CLOSED:
                 return
             self.heard = self.crowd.now()
-            given = Given(self.heard, session.id, message.id, message.redelivered)
-            if account.given(self.heard, consumer.queue, message.value, given):
-                self._spawn(self._settle(session, message))
+            value = self._given(message, Given(self.heard, session.id, message.id, message.redelivered))
+            if value is not None:
+                self._spawn(self._settle(session, message, value))
 
-    async def _settle(self, session: Session, message: Message) -> None:
+    def _given(self, message: Message, given: Given) -> int | None:
+        """Note that a message was given; returns the value that it is known by, None if that means nothing."""
+        return message.value if self.account.given(given.at, message.queue, message.value, given) else None
+
+    async def _settle(self, session: Session, message: Message, value: int) -> None:
         await asyncio.sleep(self.random.uniform(*DONE))
         # Which messages are bad is decided by their value, so that all consumers agree.
-        way = {1: Way.REJECT, 2: Way.RELEASE}.get(message.value % BAD, Way.ACCEPT)
-        if way is Way.RELEASE and message.queue == WORK and message.redelivered:
+        way = {1: Way.REJECT, 2: Way.RELEASE}.get(value % BAD, Way.ACCEPT)
+        if way is Way.RELEASE and message.queue != FRAGILE and message.redelivered:
             way = Way.ACCEPT  # nothing else would end it
-        settling = self.crowd.account.messages.settle(self.crowd.now(), message.value, session.id, way)
+        settling = self.account.settle(self.crowd.now(), value, session.id, way)
         try:
             match way:
                 case Way.ACCEPT:

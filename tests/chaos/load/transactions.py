@@ -44,7 +44,9 @@ class Processor(Worker):
         async for message in consumer:
             if session.state is SessionState.CLOSED:
                 return
-            if self._given(session, message):
+            self.heard = self.crowd.now()
+            given = Given(self.heard, session.id, message.id, message.redelivered)
+            if self._given(message, given) is not None:
                 waiting.put_nowait(message)
 
     async def _process(self, session: Session, waiting: asyncio.Queue[Message]) -> None:
@@ -56,11 +58,6 @@ class Processor(Worker):
                     while len(batch) < self.random.randint(1, BATCH):
                         batch.append(await waiting.get())
             await self._pass_on(session, topic, batch)
-
-    def _given(self, session: Session, message: Message) -> bool:
-        self.heard = self.crowd.now()
-        given = Given(self.heard, session.id, message.id, message.redelivered)
-        return self.crowd.account.messages.given(self.heard, message.queue, message.value, given)
 
     async def _pass_on(self, session: Session, topic: str, batch: list[Message]) -> None:
         """Pass messages on, and try again what was rolled back."""
