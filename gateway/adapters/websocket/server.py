@@ -44,8 +44,8 @@ been reattached fails over."""
 
 MOST_REQUESTS: Final = 4096
 """Connections at once whose request has not been read; for one more, one of them is closed: the oldest of the address
-that has the most, of those that have had their turn, or have said nothing. They must not take all descriptors of the
-process. Those of a storm that have asked, and have yet to be read, stay: others wait in the kernel for them."""
+that has the most (``PendingRequests``). They must not take all descriptors of the process. Those of a storm that have
+asked, and have yet to be read, stay: others wait in the kernel for them."""
 
 READ_PAUSE: Final = 0.005
 """Seconds without accepting while there is no room, and all who might make it have asked something that is yet to be
@@ -144,7 +144,7 @@ class WebSocketServer:
         self._scheduler: ReadScheduler | None = None
         self._listeners: dict[socket.socket, PacedReader] = {}
         self._told: dict[LogEvent, float] = {}
-        self._requests = PendingRequests(most_requests)
+        self._requests = PendingRequests(most_requests, is_proxy=self._addresses.is_trusted)
         self._waiting: set[Upgrade] = set()
         self._connections: dict[WebSocketConnection, CountedConnection | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -125,12 +125,12 @@ class Upgrade:
 
     @property
     def makes_room(self) -> bool:
-        """Whether it may go where there is no room for others: it has had its turn, or has said nothing.
+        """Whether it may go: it has had its turn, or has said nothing; or what it has said is the beginning of TLS.
 
-        Of a crowd that comes faster than it can be read, those who have asked must not go for not being read yet.
+        A recorded hello costs nothing to send, and there is nobody behind most of them.
         """
-        has_had_its_turn = self._has_come or self._reader is None or self._reader.has_begun
-        return has_had_its_turn or not unread(self._transport.fileno())
+        has_had_its_turn = self._reader is None or self._reader.has_begun
+        return has_had_its_turn or self.is_secure or not unread(self._transport.fileno())
 
     # --- Candidate ----------------------------------------------------------------------------------------------------
 

@@ -344,7 +344,7 @@ async def test_those_who_say_nothing_make_room_for_others(port: Port) -> None:
 @pytest.mark.promise("P9", "P20")
 async def test_those_whose_request_is_there_make_room_for_nobody_before_it_is_read(port: Port) -> None:
     """Behind a load balancer all of a storm come from one address, faster than they can be read."""
-    port.server._requests = PendingRequests(3)
+    port.server._requests = PendingRequests(3, is_proxy=lambda _: True)
     (listening,) = port.server._listeners.values()
     listening.stop()
     crowd = [await port.dial() for _ in range(12)]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.adapters.websocket.addresses import network_of
-from gateway.adapters.websocket.pending_requests import LOOKED_AT, PendingRequests
+from gateway.adapters.websocket.pending_requests import FEW, LOOKED_AT, PendingRequests
 from gateway.adapters.websocket.read_scheduler import FairQueue, PacedReader
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.work_budget import WorkBudget, WorkLimits
@@ -24,6 +24,7 @@ def reader(key: str) -> PacedReader:
 def upgrading(key: str, *, makes_room: bool = True) -> Upgrade:
     class Stub:
         reading = reader(key)
+        peer = key
 
         def __init__(self) -> None:
             self.makes_room = makes_room
@@ -80,21 +81,38 @@ def test_who_makes_room_is_of_the_address_with_the_most(steps: list[tuple[str, i
 
 def test_who_has_yet_to_be_read_makes_no_room() -> None:
     pending = PendingRequests(3)
-    asked, silent = upgrading("a", makes_room=False), upgrading("a")
-    for each in (asked, silent, upgrading("b")):
+    asked, silent, other = upgrading("a", makes_room=False), upgrading("a"), upgrading("b")
+    for each in (asked, silent, other):
         pending.add(each)
     assert pending.first_to_go() is silent
 
     pending.discard(silent)
     pending.add(upgrading("a", makes_room=False))
-    assert pending.first_to_go() is None, "another address has fewer"
+    assert pending.first_to_go() is other, "of another address, which has fewer"
+
+    pending.discard(other)
+    assert pending.first_to_go() is None
+
+
+def test_one_client_that_has_many_makes_room_whatever_it_has_asked_and_a_proxy_does_not() -> None:
+    pending = PendingRequests(3, is_proxy="proxy".__eq__)
+    proxied = [upgrading("proxy", makes_room=False) for _ in range(FEW + 2)]
+    crowd = [upgrading("crowd", makes_room=False) for _ in range(FEW + 1)]
+    for each in (*proxied, *crowd):
+        pending.add(each)
+    assert pending.first_to_go() is crowd[0]
+
+    pending.discard(crowd[0])
+    assert pending.first_to_go() is None, "it has as many as a browser"
 
 
 def test_few_are_looked_at_when_room_is_made() -> None:
     looked = 0
 
     class Stub:
-        reading = reader("a")
+        def __init__(self, number: int) -> None:
+            self.peer = str(number % (2 * LOOKED_AT))
+            self.reading = reader(self.peer)
 
         @property
         def makes_room(self) -> bool:
@@ -102,12 +120,12 @@ def test_few_are_looked_at_when_room_is_made() -> None:
             looked += 1
             return False
 
-    pending = PendingRequests(1000)
-    for _ in range(1000):
-        pending.add(cast(Upgrade, Stub()))
+    pending = PendingRequests(1000, is_proxy=lambda _: True)
+    for number in range(1000):
+        pending.add(cast(Upgrade, Stub(number)))
 
     assert pending.first_to_go() is None
-    assert looked == LOOKED_AT
+    assert looked == LOOKED_AT**2
 
 
 def test_who_keeps_to_its_budget_is_never_slowed() -> None:

@@ -111,6 +111,22 @@ async def test_an_honest_client_comes_through_beside_a_crowd(port: SecurePort, h
     assert computed <= CROWD + 2
 
 
+async def test_a_newcomer_waits_for_none_of_a_crowd_that_has_yet_to_be_read(
+    port: SecurePort, handshakes: TurnCounter
+) -> None:
+    """Where there is no room: whoever has many connections makes it, though it has said something with each."""
+    port.server._requests = PendingRequests(8)
+    (listening,) = port.server._listeners.values()
+    listening.stop()
+    await crowd(port)
+    honest = await from_elsewhere(port)
+    shaking = asyncio.create_task(honest.shake())
+    listening.start()
+    await shaking
+
+    assert handshakes.counted.total() <= 8 + 2
+
+
 async def test_who_never_ends_its_handshake_goes_first(port: SecurePort) -> None:
     """Where there is no more room: of the address that has the most, one that has not shaken hands."""
     port.server._requests = PendingRequests(8)
