@@ -30,7 +30,7 @@ sessions that takes some tenths of a second, so it must be a rare thing."""
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Have nothing collected while modules are imported: what they make stays, and a tenth of the time went there."""
+    """Have no cycles looked for until the end of the block."""
     gc.disable()
     try:
         yield

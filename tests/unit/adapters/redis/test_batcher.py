@@ -21,6 +21,7 @@ from gateway.adapters.redis.dialer import pack
 from gateway.adapters.redis.write_gate import WriteGate
 from gateway.catalogue.metrics import GRID_BATCH_COMMANDS, GRID_STEP_SECONDS
 from gateway.core.wire.errors import GatewayError
+from gateway.garbage import uncollected
 from gateway.ports import GridUnavailable
 from tests.support.clock import VirtualClock, eventually
 from tests.support.times import scaled, time_limit
@@ -128,8 +129,7 @@ async def test_errors_among_replies_lead_to_nothing_that_leads_back() -> None:
     """Else each of them would stay, with all that its caller holds, until the collector of cycles comes round."""
     bench = await ready()
     gc.collect()
-    gc.disable()
-    try:
+    with uncollected():
         for ask in (bench.batcher.call(("A",)), bench.batcher.call_all([("A",)])):
             bench.connection.answer(ResponseError("what for"))
             held = await refusal(ask)
@@ -140,8 +140,6 @@ async def test_errors_among_replies_lead_to_nothing_that_leads_back() -> None:
         held = await waiting
         del waiting
         assert held() is None
-    finally:
-        gc.enable()
 
 
 async def refusal(ask: Awaitable[object]) -> weakref.ref[Exception]:

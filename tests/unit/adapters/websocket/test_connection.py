@@ -17,6 +17,7 @@ from gateway.adapters.websocket.connection import PONG_BACKLOG, WebSocketConnect
 from gateway.adapters.websocket.frames import BEGINNING, Breach
 from gateway.catalogue import metrics as catalogue
 from gateway.catalogue.refusals import FrameRule
+from gateway.garbage import uncollected
 from tests.support.clock import eventually
 from tests.unit.adapters.websocket.conftest import MESSAGE_BYTES, Ear, Peer, Port
 
@@ -528,8 +529,7 @@ async def test_what_has_ended_is_gone_without_the_collector(port: Port, how: str
     """A collector that comes round seldom would leave it for hours."""
     there: weakref.ref[object]
     gc.collect()
-    gc.disable()
-    try:
+    with uncollected():
         if how == "refused":
             peer = await port.dial()
             await eventually(lambda: len(port.server._requests) == 1)
@@ -546,8 +546,6 @@ async def test_what_has_ended_is_gone_without_the_collector(port: Port, how: str
             peer.reset() if how == "reset" else peer.socket.close()
             await eventually(lambda: ear.over == 1)
         await eventually(lambda: there() is None)
-    finally:
-        gc.enable()
 
 
 # --- Many at once -----------------------------------------------------------------------------------------------------

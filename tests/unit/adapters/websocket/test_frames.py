@@ -15,6 +15,7 @@ from websockets.protocol import Protocol, Side
 
 from gateway.adapters.websocket import frames
 from gateway.adapters.websocket.frames import Breach, FrameError, FrameReader
+from gateway.garbage import uncollected
 
 MOST = 100_000
 
@@ -295,8 +296,7 @@ def test_short_messages_have_a_largest_size_too(most: int) -> None:
 def test_a_violation_is_held_by_nobody(data: bytes) -> None:
     """Its trace would hold the buffers of its connection until the collector comes round, which is seldom."""
     gc.collect()
-    gc.disable()
-    try:
+    with uncollected():
 
         class Buffers:
             pass
@@ -308,8 +308,6 @@ def test_a_violation_is_held_by_nobody(data: bytes) -> None:
             return weakref.ref(held)
 
         assert violate()() is None
-    finally:
-        gc.enable()
 
 
 # --- What reading costs -----------------------------------------------------------------------------------------------
