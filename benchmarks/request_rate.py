@@ -22,11 +22,11 @@ import shutil
 import click
 
 from benchmarks.destinations.jetstream import NatsConnection
-from benchmarks.destinations.rates import VALUE, Meter, Rate
+from benchmarks.destinations.rates import VALUE, Meter, Rate, url_of
 from benchmarks.measure import process_cpu
 from benchmarks.placement import Placement
 from benchmarks.processes import PinnedProcess, listens, scratch_folder
-from benchmarks.systems.base import StartOptions, SystemFailed
+from benchmarks.systems.base import Running, StartOptions, SystemFailed
 from benchmarks.systems.gateway import GatewayNode
 from benchmarks.systems.nats import PROGRAM
 from gateway.client import Request, Session, connect
@@ -48,8 +48,9 @@ async def answer(request: Request) -> object:
     return request.value
 
 
-async def measure_gateway(url: str, meter: Meter, requests: int) -> list[tuple[str, Rate]]:
+async def measure_gateway(running: Running, requests: int) -> list[tuple[str, Rate]]:
     """Ask handlers of the gateway."""
+    url, meter = url_of(running), Meter(running)
     async with contextlib.AsyncExitStack() as stack:
         handlers: list[Session] = []
         for number in range(HANDLERS):
@@ -103,8 +104,7 @@ def main(requests: int) -> None:
     """Measure what a request and its answer cost, beside NATS if nats-server is installed."""
     placement = Placement.of_this_machine()
     with GatewayNode().running(placement, StartOptions()) as running:
-        url = f"ws://{running.endpoint.host}:{running.endpoint.port}"
-        rates = asyncio.run(measure_gateway(url, Meter(running), requests))
+        rates = asyncio.run(measure_gateway(running, requests))
     program = shutil.which(PROGRAM)
     if program is None:
         click.echo(f"without NATS, as {PROGRAM} is not installed; on Debian: apt-get install {PROGRAM}", err=True)

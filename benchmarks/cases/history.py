@@ -8,9 +8,9 @@ from typing import ClassVar, Final
 
 from benchmarks.cases.base import OURS, Better, Case, Context, Figure, Reference, Row, Target
 from benchmarks.destinations.jetstream import measure_replay
-from benchmarks.destinations.rates import EVENTS, QUICK_SHARE, Meter, Rate, declared, measure_history
+from benchmarks.destinations.rates import EVENTS, QUICK_SHARE, Rate, declared, measure_history
 from benchmarks.publish_cost import AT_ONCE, KEPT, STEADY, TOPICS, contestant
-from benchmarks.systems.base import Running, StartOptions
+from benchmarks.systems.base import StartOptions
 from benchmarks.systems.jetstream import JetStream, JetStreamFile
 
 _NAME: Final = "history"
@@ -78,11 +78,11 @@ class HistoryCase(Case):
         system = context.systems[contestant]
         if isinstance(system, JetStream):
             with system.running(context.placement, StartOptions()) as running:
-                measuring = measure_replay(running.endpoint.port, Meter(running), storage=system.storage, events=events)
+                measuring = measure_replay(running, storage=system.storage, events=events)
                 return [_read(contestant, asyncio.run(measuring))]
         rows = _publishes(contestant, KEPT, context)
         with declared(context.folder) as options, system.running(context.placement, options) as running:
-            return [*rows, _read(contestant, asyncio.run(_history(running, events)))]
+            return [*rows, _read(contestant, asyncio.run(measure_history(running, events=events)))]
 
 
 def _publishes(name: str, kind: str, context: Context) -> list[Row]:
@@ -94,11 +94,6 @@ def _publishes(name: str, kind: str, context: Context) -> list[Row]:
             costs = [publisher.cost(at_once, kind) for _ in range(TURNS)]
             rows.append(Row(_NAME, publishing(title), name, {STORE_CPU.name: min(costs)}, details={"turns": costs}))
     return rows
-
-
-async def _history(running: Running, events: int) -> Rate:
-    url = f"ws://{running.endpoint.host}:{running.endpoint.port}"
-    return await measure_history(url, Meter(running), events=events)
 
 
 def _read(name: str, rate: Rate) -> Row:

@@ -15,13 +15,12 @@ from benchmarks.destinations.rates import (
     MESSAGES,
     QUICK_SHARE,
     UNDER_WAY,
-    Meter,
     Rate,
     declared,
     measure_queue,
 )
 from benchmarks.processes import redis_server
-from benchmarks.systems.base import Running, StartOptions
+from benchmarks.systems.base import StartOptions
 from benchmarks.systems.jetstream import JetStream, JetStreamFile
 
 _NAME: Final = "queue"
@@ -72,27 +71,17 @@ class QueueCase(Case):
         system = context.systems[contestant]
         if isinstance(system, JetStream):
             with system.running(context.placement, StartOptions()) as running:
-                measuring = measure_work_queue(
-                    running.endpoint.port, Meter(running), storage=system.storage, messages=messages
-                )
+                measuring = measure_work_queue(running, storage=system.storage, messages=messages)
                 return [_row(EACH, contestant, asyncio.run(measuring))]
-        with (
-            declared(context.folder) as options,
-            system.running(context.placement, options) as running,
-        ):
+        with declared(context.folder) as options, system.running(context.placement, options) as running:
             rows = [
-                _row(variant, contestant, asyncio.run(_queue(running, ack, messages)))
+                _row(variant, contestant, asyncio.run(measure_queue(running, ack=ack, messages=messages)))
                 for variant, ack in _ACKNOWLEDGED.items()
             ]
         if context.checkout is THIS:
             # The adapter runs in this process, so it is the one of this version.
             rows.append(_grid_alone(contestant, context))
         return rows
-
-
-async def _queue(running: Running, ack: str, messages: int) -> Rate:
-    url = f"ws://{running.endpoint.host}:{running.endpoint.port}"
-    return await measure_queue(url, Meter(running), ack=ack, messages=messages)
 
 
 def _grid_alone(contestant: str, context: Context) -> Row:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.destinations.rates import CONSUMERS, CREDIT, UNDER_WAY, VALUE, Meter, Rate
 from benchmarks.processes import HOST
-from benchmarks.systems.base import SystemFailed
+from benchmarks.systems.base import Running, SystemFailed
 
 STREAM: Final = "BENCH"
 SUBJECT: Final = "jobs.bench"
@@ -133,8 +133,9 @@ async def _consume(producer: NatsConnection, name: str, config: Mapping[str, obj
     await producer.ask_api(f"CONSUMER.DURABLE.CREATE.{STREAM}.{name}", content)
 
 
-async def measure_work_queue(port: int, meter: Meter, *, storage: str, messages: int) -> Rate:
+async def measure_work_queue(running: Running, *, storage: str, messages: int) -> Rate:
     """Send messages to a work queue, and have four consumers acknowledge each."""
+    port, meter = running.endpoint.port, Meter(running)
     async with contextlib.AsyncExitStack() as stack:
         producer = await stack.enter_async_context(_stream(port, storage=storage, retention="workqueue"))
         for number in range(CONSUMERS):
@@ -154,8 +155,9 @@ async def measure_work_queue(port: int, meter: Meter, *, storage: str, messages:
         return meter.rate(messages, since)
 
 
-async def measure_replay(port: int, meter: Meter, *, storage: str, events: int) -> Rate:
+async def measure_replay(running: Running, *, storage: str, events: int) -> Rate:
     """Have one consumer read all that a stream has."""
+    port, meter = running.endpoint.port, Meter(running)
     async with (
         _stream(port, storage=storage, retention="limits") as producer,
         NatsConnection.opened(port, "reader") as reader,

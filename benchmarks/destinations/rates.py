@@ -119,14 +119,20 @@ class Meter:
         return Rate(count, seconds, server, redis)
 
 
+def url_of(running: Running) -> str:
+    """Tell where clients of a gateway connect."""
+    return f"ws://{running.endpoint.host}:{running.endpoint.port}"
+
+
 async def _all(count: int, work: Callable[[], Awaitable[object]]) -> None:
     """Do something many times, ``UNDER_WAY`` of them at a time."""
     for start in range(0, count, UNDER_WAY):
         await asyncio.gather(*(work() for _ in range(start, min(count, start + UNDER_WAY))))
 
 
-async def measure_queue(url: str, meter: Meter, *, ack: str, messages: int) -> Rate:
+async def measure_queue(running: Running, *, ack: str, messages: int) -> Rate:
     """Send messages and have them accepted by four consumers."""
+    url, meter = url_of(running), Meter(running)
     left, done = messages, asyncio.Event()
 
     async def take(consumer: MessageConsumer) -> None:
@@ -154,8 +160,9 @@ async def measure_queue(url: str, meter: Meter, *, ack: str, messages: int) -> R
     return rate
 
 
-async def measure_history(url: str, meter: Meter, *, events: int) -> Rate:
+async def measure_history(running: Running, *, events: int) -> Rate:
     """Publish to a topic with history, and measure how all of it is read from its beginning."""
+    url, meter = url_of(running), Meter(running)
     async with connect(url, "writer") as writer:
         await _all(events, lambda: writer.publish(TOPIC, VALUE))
     async with connect(url, "reader") as reader:
