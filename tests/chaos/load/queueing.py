@@ -127,8 +127,8 @@ class Worker(Application):
     stays = True
 
     @property
-    def account(self) -> Messages:
-        """What is told of the messages."""
+    def messages(self) -> Messages:
+        """What is noted of them."""
         return self.crowd.account.messages
 
     async def _live(self, session: Session, until: float) -> None:
@@ -146,7 +146,7 @@ class Worker(Application):
             if end == "lost":
                 await self._abandon(session)
             elif end == "cancel":
-                self.account.left(self.crowd.now(), session.id)
+                self.messages.left(self.crowd.now(), session.id)
                 for consumer in consumers:
                     await consumer.cancel()
             return
@@ -167,7 +167,7 @@ class Worker(Application):
     def _leave(self, session: Session) -> None:
         # Without a connection nobody knows when its window ended.
         connected = session.state is SessionState.CONNECTED
-        self.account.left(self.crowd.now() if connected else self.heard, session.id)
+        self.messages.left(self.crowd.now() if connected else self.heard, session.id)
 
     async def _abandon(self, session: Session) -> None:
         """Vanish in the middle of the work: nobody hears a good-bye, and the window ends the session."""
@@ -188,7 +188,7 @@ class Worker(Application):
 
     def _given(self, message: Message, given: Given) -> int | None:
         """Note that a message was given; returns the value that it is known by, None if that means nothing."""
-        return message.value if self.account.given(given.at, message.queue, message.value, given) else None
+        return message.value if self.messages.given(given.at, message.queue, message.value, given) else None
 
     async def _settle(self, session: Session, message: Message, value: int) -> None:
         await asyncio.sleep(self.random.uniform(*DONE))
@@ -196,7 +196,7 @@ class Worker(Application):
         way = {1: Way.REJECT, 2: Way.RELEASE}.get(value % BAD, Way.ACCEPT)
         if way is Way.RELEASE and message.queue != FRAGILE and message.redelivered:
             way = Way.ACCEPT  # nothing else would end it
-        settling = self.account.settle(self.crowd.now(), value, session.id, way)
+        settling = self.messages.settle(self.crowd.now(), value, session.id, way)
         try:
             match way:
                 case Way.ACCEPT:

@@ -28,7 +28,7 @@ class SharedReader(Worker):
         self.reading = crowd.account.shared.setdefault(NAME, SharedReading(NAME, SELECTOR))
 
     @property
-    def account(self) -> Messages:
+    def messages(self) -> Messages:
         """See ``Worker``."""
         return self.reading.messages
 
