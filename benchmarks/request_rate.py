@@ -82,6 +82,7 @@ async def measure_nats(port: int, pid: int, requests: int) -> list[tuple[str, Ra
                 handler.publish(inbox, asked)
 
             handler.subscribe(SUBJECT, reply, GROUP)
+            await handler.flush()
         asker = await stack.enter_async_context(NatsConnection.opened(port, "asker"))
         await asker.ask(SUBJECT, content)
         rates: list[tuple[str, Rate]] = []

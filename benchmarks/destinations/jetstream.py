@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
@@ -42,6 +43,7 @@ class NatsConnection:
         self._answers: dict[str, asyncio.Future[bytes]] = {}
         self._heard: dict[bytes, Callable[[str, str, bytes], None]] = {}
         self._numbers = itertools.count(1)
+        self._pongs: deque[asyncio.Future[None]] = deque()
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
@@ -68,6 +70,14 @@ class NatsConnection:
     def publish(self, subject: str, content: bytes, reply: str = "") -> None:
         """Send a message."""
         self._writer.write(f"PUB {subject} {reply} {len(content)}\r\n".encode() + content + b"\r\n")
+
+    async def flush(self) -> None:
+        """Wait until the server knows all that was said, such as a subscription: it answers in order."""
+        pong: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pongs.append(pong)
+        self._writer.write(b"PING\r\n")
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await pong
 
     async def ask(self, subject: str, content: bytes) -> bytes:
         """Send a message and wait for its answer."""
@@ -100,6 +110,8 @@ class NatsConnection:
                 subject, number, *reply, size = line.split()[1:]
                 content = (await self._reader.readexactly(int(size) + 2))[:-2]
                 self._heard[number](subject.decode(), reply[0].decode() if reply else "", content)
+            elif line.startswith(b"PONG"):
+                self._pongs.popleft().set_result(None)
             elif line.startswith(b"PING"):
                 self._writer.write(b"PONG\r\n")
             elif line.startswith(b"-ERR"):
@@ -145,6 +157,7 @@ async def measure_work_queue(running: Running, *, storage: str, messages: int) -
                 consumer.publish(reply, _ACK)
 
             consumer.subscribe(DELIVERED, take, GROUP)
+            await consumer.flush()
         group = {"deliver_group": GROUP, "ack_policy": "explicit", "max_ack_pending": CONSUMERS * CREDIT}
         await _consume(producer, GROUP, group)
         since = meter.read()
@@ -172,8 +185,7 @@ async def measure_replay(running: Running, *, storage: str, events: int) -> Rate
                 done.set()
 
         reader.subscribe(DELIVERED, take)
-        # Its subscription must be known before the first message goes there.
-        await reader.ask_api("INFO", {})
+        await reader.flush()
         since = meter.read()
         await _consume(producer, "reader", {"deliver_policy": "all", "ack_policy": "none"})
         async with asyncio.timeout(ANSWER_SECONDS):
