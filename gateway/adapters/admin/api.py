@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler as WebHandler
 from gateway.adapters.admin.access import Caller
 from gateway.adapters.admin.forwarder import Forwarder, NoAnswer
 from gateway.adapters.admin.guard import Guard
-from gateway.adapters.admin.models import Told
+from gateway.adapters.admin.models.base import Told
 from gateway.adapters.admin.openapi import written
 from gateway.adapters.admin.operations import Call, Operation, Raw, read_call
 from gateway.adapters.admin.problems import HEADERS, Fault, Kind, Problem, dumps

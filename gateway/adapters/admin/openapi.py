@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from gateway.adapters.admin.models import Given
+from gateway.adapters.admin.models.base import Given
 from gateway.adapters.admin.operations import Operation
 from gateway.adapters.admin.problems import MEDIA_TYPE, Kind, ProblemDetails, dumps
 

@@ -16,7 +16,7 @@ from multidict import MultiMapping
 from pydantic import ValidationError
 
 from gateway.adapters.admin.access import Action, Caller
-from gateway.adapters.admin.models import Given, Told
+from gateway.adapters.admin.models.base import Given, Told
 from gateway.adapters.admin.problems import Fault, Kind, Problem
 from gateway.ports.administration import Administration
 

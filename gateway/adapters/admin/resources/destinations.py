@@ -5,15 +5,16 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from gateway.adapters.admin import models, presence_models
 from gateway.adapters.admin.access import Action
+from gateway.adapters.admin.models import destinations as models
+from gateway.adapters.admin.models.base import PageQuery
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Kind
 from gateway.ports.administration import Administration
 
 
 async def _list(administration: Administration, call: Call) -> models.DestinationPage:
-    query: models.PageQuery = call.query
+    query: PageQuery = call.query
     page = await administration.destinations.list(cursor=query.cursor, limit=query.limit)
     return models.DestinationPage(
         items=[models.Destination.model_validate(each) for each in page.items], cursor=page.cursor
@@ -25,13 +26,11 @@ async def _find(administration: Administration, call: Call) -> models.Destinatio
     return models.Destination.model_validate(await administration.destinations.find(path.selector))
 
 
-async def _trees(administration: Administration, call: Call) -> presence_models.TreePage:
+async def _trees(administration: Administration, call: Call) -> models.TreePage:
     path: models.DestinationPath = call.path
-    query: models.PageQuery = call.query
+    query: PageQuery = call.query
     page = await administration.destinations.trees(path.selector, cursor=query.cursor, limit=query.limit)
-    return presence_models.TreePage(
-        items=[presence_models.Tree.model_validate(each) for each in page.items], cursor=page.cursor
-    )
+    return models.TreePage(items=[models.Tree.model_validate(each) for each in page.items], cursor=page.cursor)
 
 
 async def _set(administration: Administration, call: Call) -> models.Destination:
@@ -59,7 +58,7 @@ OPERATIONS: Final = (
         action=Action.DESTINATIONS_READ,
         handle=_list,
         result=models.DestinationPage,
-        query_model=models.PageQuery,
+        query_model=PageQuery,
     ),
     Operation(
         name="getDestination",
@@ -85,9 +84,9 @@ OPERATIONS: Final = (
         "many. Counts are exact, over all nodes.",
         action=Action.DESTINATIONS_READ,
         handle=_trees,
-        result=presence_models.TreePage,
+        result=models.TreePage,
         path_model=models.DestinationPath,
-        query_model=models.PageQuery,
+        query_model=PageQuery,
         problems=(Kind.DESTINATION_UNKNOWN,),
     ),
     Operation(

@@ -5,15 +5,16 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from gateway.adapters.admin import models
 from gateway.adapters.admin.access import Action
+from gateway.adapters.admin.models import durables as models
+from gateway.adapters.admin.models.base import PageQuery
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Kind
 from gateway.ports.administration import Administration
 
 
 async def _list(administration: Administration, call: Call) -> models.DurablePage:
-    query: models.PageQuery = call.query
+    query: PageQuery = call.query
     page = await administration.durables.list(cursor=query.cursor, limit=query.limit)
     return models.DurablePage(items=[models.Durable.model_validate(each) for each in page.items], cursor=page.cursor)
 
@@ -35,7 +36,7 @@ OPERATIONS: Final = (
         action=Action.DESTINATIONS_READ,
         handle=_list,
         result=models.DurablePage,
-        query_model=models.PageQuery,
+        query_model=PageQuery,
     ),
     Operation(
         name="removeDurable",

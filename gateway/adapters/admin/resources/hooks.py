@@ -5,20 +5,20 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from gateway.adapters.admin import hook_models
 from gateway.adapters.admin.access import Action
+from gateway.adapters.admin.models import hooks as models
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Kind
 from gateway.ports.administration import Administration
 
 
-async def _list(administration: Administration, _call: Call) -> hook_models.Hooks:
+async def _list(administration: Administration, _call: Call) -> models.Hooks:
     found = await administration.hooks.list()
-    return hook_models.Hooks(items=[hook_models.Hook.model_validate(each) for each in found])
+    return models.Hooks(items=[models.Hook.model_validate(each) for each in found])
 
 
 async def _retry(administration: Administration, call: Call) -> None:
-    path: hook_models.HookPath = call.path
+    path: models.HookPath = call.path
     await administration.hooks.retry(path.name)
 
 
@@ -34,7 +34,7 @@ OPERATIONS: Final = (
         description="Those that the cluster knows, also ones that no node has in its file any more, for an hour.",
         action=Action.HOOKS_READ,
         handle=_list,
-        result=hook_models.Hooks,
+        result=models.Hooks,
     ),
     Operation(
         name="retryHook",
@@ -48,7 +48,7 @@ OPERATIONS: Final = (
         handle=_retry,
         result=None,
         status=HTTPStatus.NO_CONTENT,
-        path_model=hook_models.HookPath,
+        path_model=models.HookPath,
         problems=(Kind.HOOK_UNKNOWN,),
     ),
 )

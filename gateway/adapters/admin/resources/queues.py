@@ -6,46 +6,45 @@ from typing import Final
 
 import orjson
 
-from gateway.adapters.admin import models, queue_models
 from gateway.adapters.admin.access import Action
+from gateway.adapters.admin.models import queues as models
+from gateway.adapters.admin.models.base import PageQuery
 from gateway.adapters.admin.operations import Call, Operation, Raw
 from gateway.adapters.admin.problems import Kind
 from gateway.ports.administration import Administration
 from gateway.ports.queue_administration import DeadLetterView
 
 
-async def _list(administration: Administration, call: Call) -> queue_models.QueuePage:
-    query: models.PageQuery = call.query
+async def _list(administration: Administration, call: Call) -> models.QueuePage:
+    query: PageQuery = call.query
     page = await administration.queues.list(cursor=query.cursor, limit=query.limit)
-    return queue_models.QueuePage(
-        items=[queue_models.Queue.model_validate(each) for each in page.items], cursor=page.cursor
-    )
+    return models.QueuePage(items=[models.Queue.model_validate(each) for each in page.items], cursor=page.cursor)
 
 
-async def _find(administration: Administration, call: Call) -> queue_models.Queue:
-    path: queue_models.QueuePath = call.path
-    return queue_models.Queue.model_validate(await administration.queues.find(path.queue))
+async def _find(administration: Administration, call: Call) -> models.Queue:
+    path: models.QueuePath = call.path
+    return models.Queue.model_validate(await administration.queues.find(path.queue))
 
 
 async def _dead(administration: Administration, call: Call) -> Raw:
-    path: queue_models.QueuePath = call.path
-    query: queue_models.DeadLetterQuery = call.query
+    path: models.QueuePath = call.path
+    query: models.DeadLetterQuery = call.query
     page = await administration.queues.dead(path.queue, cursor=query.cursor, limit=query.limit)
     return Raw({"items": [_letter(each) for each in page.items], "cursor": page.cursor})
 
 
-async def _requeue(administration: Administration, call: Call) -> queue_models.Mended:
+async def _requeue(administration: Administration, call: Call) -> models.Mended:
     return await _mend(administration, call, drop=False)
 
 
-async def _drop(administration: Administration, call: Call) -> queue_models.Mended:
+async def _drop(administration: Administration, call: Call) -> models.Mended:
     return await _mend(administration, call, drop=True)
 
 
-async def _mend(administration: Administration, call: Call, *, drop: bool) -> queue_models.Mended:
-    path: queue_models.QueuePath = call.path
-    body: queue_models.DeadLetters = call.body
-    return queue_models.Mended(messages=await administration.queues.mend(path.queue, body.messages, drop=drop))
+async def _mend(administration: Administration, call: Call, *, drop: bool) -> models.Mended:
+    path: models.QueuePath = call.path
+    body: models.DeadLetters = call.body
+    return models.Mended(messages=await administration.queues.mend(path.queue, body.messages, drop=drop))
 
 
 def _letter(view: DeadLetterView) -> dict[str, object]:
@@ -74,8 +73,8 @@ OPERATIONS: Final = (
         description="Those in which something is, or from which somebody consumes.",
         action=Action.QUEUES_READ,
         handle=_list,
-        result=queue_models.QueuePage,
-        query_model=models.PageQuery,
+        result=models.QueuePage,
+        query_model=PageQuery,
     ),
     Operation(
         name="getQueue",
@@ -85,8 +84,8 @@ OPERATIONS: Final = (
         summary="Show how a queue is",
         action=Action.QUEUES_READ,
         handle=_find,
-        result=queue_models.Queue,
-        path_model=queue_models.QueuePath,
+        result=models.Queue,
+        path_model=models.QueuePath,
         problems=(Kind.QUEUE_UNKNOWN,),
     ),
     Operation(
@@ -98,9 +97,9 @@ OPERATIONS: Final = (
         description="The oldest first, with what was sent.",
         action=Action.QUEUES_READ,
         handle=_dead,
-        result=queue_models.DeadLetterPage,
-        path_model=queue_models.QueuePath,
-        query_model=queue_models.DeadLetterQuery,
+        result=models.DeadLetterPage,
+        path_model=models.QueuePath,
+        query_model=models.DeadLetterQuery,
         problems=(Kind.QUEUE_UNKNOWN,),
     ),
     Operation(
@@ -112,9 +111,9 @@ OPERATIONS: Final = (
         description="In their old places, as if they had never failed. They do not expire any more.",
         action=Action.QUEUES_WRITE,
         handle=_requeue,
-        result=queue_models.Mended,
-        path_model=queue_models.QueuePath,
-        body_model=queue_models.DeadLetters,
+        result=models.Mended,
+        path_model=models.QueuePath,
+        body_model=models.DeadLetters,
         problems=(Kind.QUEUE_UNKNOWN,),
     ),
     Operation(
@@ -125,9 +124,9 @@ OPERATIONS: Final = (
         summary="Drop dead letters for good",
         action=Action.QUEUES_WRITE,
         handle=_drop,
-        result=queue_models.Mended,
-        path_model=queue_models.QueuePath,
-        body_model=queue_models.DeadLetters,
+        result=models.Mended,
+        path_model=models.QueuePath,
+        body_model=models.DeadLetters,
         problems=(Kind.QUEUE_UNKNOWN,),
     ),
 )

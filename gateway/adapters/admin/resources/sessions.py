@@ -5,8 +5,8 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
-from gateway.adapters.admin import models
 from gateway.adapters.admin.access import Action
+from gateway.adapters.admin.models import sessions as models
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.adapters.admin.problems import Kind
 from gateway.core.types import SessionId

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.adapters.admin import models
 from gateway.adapters.admin.access import Action
+from gateway.adapters.admin.models import this_node as models
 from gateway.adapters.admin.operations import Call, Operation
 from gateway.ports.administration import Administration
 

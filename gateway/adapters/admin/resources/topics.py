@@ -7,8 +7,10 @@ from typing import Final
 
 import orjson
 
-from gateway.adapters.admin import models
 from gateway.adapters.admin.access import Action
+from gateway.adapters.admin.models import topics as models
+from gateway.adapters.admin.models.base import PageQuery
+from gateway.adapters.admin.models.sessions import SessionPage
 from gateway.adapters.admin.operations import Call, Operation, Raw
 from gateway.adapters.admin.problems import Kind
 from gateway.adapters.admin.resources.sessions import session_page
@@ -47,8 +49,8 @@ async def _delete(administration: Administration, call: Call) -> models.TopicWri
     return models.TopicWritten.model_validate(await administration.topics.delete(call.path.topic))
 
 
-async def _subscribers(administration: Administration, call: Call) -> models.SessionPage:
-    query: models.PageQuery = call.query
+async def _subscribers(administration: Administration, call: Call) -> SessionPage:
+    query: PageQuery = call.query
     return session_page(
         await administration.topics.subscribers(call.path.topic, cursor=query.cursor, limit=query.limit)
     )
@@ -146,8 +148,8 @@ OPERATIONS: Final = (
         description="The topic need not have a value.",
         action=Action.TOPICS_READ,
         handle=_subscribers,
-        result=models.SessionPage,
+        result=SessionPage,
         path_model=models.TopicPath,
-        query_model=models.PageQuery,
+        query_model=PageQuery,
     ),
 )

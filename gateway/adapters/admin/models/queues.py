@@ -1,4 +1,4 @@
-"""What goes in and out of the admin API about queues; see ``models``."""
+"""What the admin API gives and takes about queues and dead letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
-from gateway.adapters.admin.models import Cursor, Given, PlainNumber, Told
+from gateway.adapters.admin.models.base import Cursor, Given, PlainNumber, Told
 from gateway.ports.queue_administration import DEAD_PAGE, MENDED_MOST
 
 

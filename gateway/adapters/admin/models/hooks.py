@@ -1,10 +1,10 @@
-"""What requests about event hooks give and are told."""
+"""What the admin API gives and takes about event hooks."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from gateway.adapters.admin.models import Given, Told
+from gateway.adapters.admin.models.base import Given, Told
 from gateway.ports.hook_administration import HookState
 
 

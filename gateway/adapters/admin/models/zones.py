@@ -1,4 +1,4 @@
-"""What the admin API takes and gives of zones and joins; see ``models``."""
+"""What the admin API gives and takes about zones and joins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from gateway.adapters.admin.models import Given, Told
+from gateway.adapters.admin.models.base import Given, Told
 
 _ABOUT = "Known to all who take part; 16 to 1,024 characters. It is stored nowhere, but a key that is made of it is."
 _URL = "Such as `wss://gateway.example:8300`. There are no links without TLS."
