@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gateway.garbage import uncollected
-from tests.support import times
+from gateway.local.processes import ManagedProcess
+from tests.support import forked_nodes, times
 from tests.support.certificates import Authority
 
 times.scale()  # measured once per run: pytest-xdist starts its workers later, and they find it in their environment
@@ -27,6 +28,18 @@ def pytest_configure() -> None:
     nobody closes it, and the warning about that fails some later test, at random, when garbage is collected.
     """
     asyncio.set_event_loop(None)
+
+
+def pytest_sessionstart() -> None:
+    """Have nodes forked, and not started anew, where the system can do that."""
+    if forked_nodes.can_be():
+        ManagedProcess.launcher = forked_nodes.ForkedNodes()
+
+
+def pytest_sessionfinish() -> None:
+    """End what they are forked from."""
+    if isinstance(ManagedProcess.launcher, forked_nodes.ForkedNodes):
+        ManagedProcess.launcher.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, ClassVar, Final, Protocol, Self
 
 from gateway.local.identity import ProcessIdentity
 
@@ -36,13 +36,121 @@ class ProcessFailed(Exception):
     """A child process did not do what was waited for; the message ends with the tail of its log."""
 
 
+class Child(Protocol):
+    """One run of a program, which leads a process group."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    def poll(self) -> int | None:
+        """Look whether it has ended, and if so, kill what is left of its group.
+
+        Returns:
+            The exit code, or minus the number of the signal that killed it; None if it runs.
+        """
+
+    def wait(self, timeout: float) -> int:
+        """Wait until it has ended, at most *timeout* seconds, without an event loop; returns as ``poll``.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not.
+        """
+
+    def release(self) -> None:
+        """Nobody will wait for it any more."""
+
+
+class Launcher(Protocol):
+    """What starts programs."""
+
+    def __call__(
+        self,
+        command: Sequence[str],
+        *,
+        output: IO[bytes],
+        environment: Mapping[str, str],
+        directory: Path | None,
+        detached: bool,
+    ) -> Child:
+        """Start a program as the leader of a process group, with nothing to read.
+
+        Args:
+            command: program and arguments.
+            output: takes what it writes.
+            environment: all of its variables.
+            directory: its working directory; ours if None.
+            detached: whether it outlives us; else the kernel kills it when we end, where the system can do that.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+
+
+def launch(
+    command: Sequence[str],
+    *,
+    output: IO[bytes],
+    environment: Mapping[str, str],
+    directory: Path | None,
+    detached: bool,
+) -> Child:
+    """Start a program; see ``Launcher``.
+
+    ``setpriv`` sets PR_SET_PDEATHSIG and then becomes the program, so the pid stays the same. Doing it in a function
+    between fork and exec is not safe in a process with threads.
+    """
+    setpriv = None if detached else shutil.which("setpriv")
+    death_watch = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
+    process = subprocess.Popen(  # noqa: S603 - commands come from this package, never from users
+        [*death_watch, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        cwd=directory,
+        start_new_session=True,
+    )
+    return _OwnChild(process)
+
+
+class _OwnChild:
+    """A child of this process."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        if not _has_ended(self._process):
+            return None
+        if self._process.returncode is None:
+            # Before it is reaped, its pid (the group's id) can not have been given to anybody else.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return self._process.wait()
+
+    def wait(self, timeout: float) -> int:
+        return self._process.wait(timeout)
+
+    def release(self) -> None:
+        # Popen warns of a child that nobody waited for; here that is the intention.
+        self._process.returncode = 0
+
+
 class ManagedProcess:
     """One child process that can be started again and again under the same name.
 
     Attributes:
         name: for people and for the log file.
         log: the file that takes its standard output and error; appended to over restarts.
+        launcher: starts it.
     """
+
+    launcher: ClassVar[Launcher] = staticmethod(launch)
 
     def __init__(
         self,
@@ -70,7 +178,7 @@ class ManagedProcess:
         self._environment = dict(environment or {})
         self._directory = directory
         self._detached = detached
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._exit_code: int | None = None
 
     @property
@@ -120,14 +228,12 @@ class ManagedProcess:
         environment = {**os.environ, **self._environment}
         with self.log.open("ab") as output:
             try:
-                self._child = subprocess.Popen(  # noqa: S603 - commands come from this package, never from users
-                    [*self._death_watch(), *self._command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={name: value for name, value in environment.items() if value is not None},
-                    cwd=self._directory,
-                    start_new_session=True,
+                self._child = self.launcher(
+                    self._command,
+                    output=output,
+                    environment={name: value for name, value in environment.items() if value is not None},
+                    directory=self._directory,
+                    detached=self._detached,
                 )
             except OSError as error:
                 raise ProcessFailed(f"{self.name} can not be started by {self._command[0]}: {error}") from error
@@ -250,8 +356,7 @@ class ManagedProcess:
     def release(self) -> None:
         """Forget a detached process: it goes on without us, and we no longer know it."""
         if self._child is not None:
-            # Popen warns of a child that nobody waited for; here that is the intention.
-            self._child.returncode = 0
+            self._child.release()
             self._child = None
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
@@ -279,16 +384,7 @@ class ManagedProcess:
     ) -> None:
         await self.stop()
 
-    def _death_watch(self) -> list[str]:
-        """Return the prefix that makes the kernel kill the child when its parent dies, where the system has one.
-
-        ``setpriv`` sets PR_SET_PDEATHSIG and then becomes the program, so the pid stays the same. Doing it in a
-        function between fork and exec is not safe in a process with threads.
-        """
-        setpriv = None if self._detached else shutil.which("setpriv")
-        return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
-
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Child:
         if not self.running or self._child is None:
             raise self._failure(f"does not run ({describe_exit(self._exit_code)})")
         return self._child
@@ -297,15 +393,10 @@ class ManagedProcess:
         """Look whether the child has ended; if so, take what is left of its group with it."""
         if self._child is None:
             return self._exit_code
-        if not _has_ended(self._child):
-            return None
-        if self._child.returncode is None:
-            # Before it is reaped, its pid (the group's id) can not have been given to anybody else.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
-        self._exit_code = self._child.wait()
-        self._child = None
-        return self._exit_code
+        code = self._child.poll()
+        if code is not None:
+            self._exit_code, self._child = code, None
+        return code
 
     def _failure(self, what: str) -> ProcessFailed:
         return ProcessFailed(f"{self.name} {what}; the end of {self.log}:\n{self.log_tail()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import stat
@@ -258,8 +259,7 @@ async def test_a_detached_stack_is_released_and_found_by_its_state(tmp_path: Pat
             identity.signal(signal.SIGKILL)
         for child in children:
             assert child is not None
-            child.returncode = None
-            child.wait(scaled(10))
+            await asyncio.to_thread(os.waitpid, child.pid, 0)
 
 
 def test_a_detached_stack_has_no_fault_proxy(tmp_path: Path) -> None:
