@@ -87,5 +87,5 @@ async def test_what_is_written_while_a_lease_is_taken_is_written_again_under_it(
 
         monkeypatch.setattr(nodes, "renew", renew_once_too_late)
         monkeypatch.setattr(nodes, "join", join_while_a_session_is_used)
-        await eventually(lambda: session.restores > 1)
-        assert not store.must_restore(session)
+        # On a busy machine a lease as short as this may lapse once more, after which it has to be written once more.
+        await eventually(lambda: session.restores > 1 and not store.must_restore(session))
