@@ -263,14 +263,20 @@ FIXED_BUDGETS: Final[Sequence[FixedBudget]] = (
     ),
     FixedBudget(
         ALL,
-        lambda: f"{_bytes(turns.TURN_BYTES)} of requests",
+        lambda: f"{_bytes(turns.TURN_BYTES)} of requests, and {_ms(turns.TURN_TIME)}",
         lambda: (
             f"Values that are published, each request with {_bytes(turns.PACKET_BYTES)} besides; of selectors a byte "
             "counts as "
-            f"{_number(turns.SELECTOR_COST)}. What is more waits for later turns; requests of at most "
-            f"{_bytes(turns.LIGHT_BYTES)} pass in front."
+            f"{_number(turns.SELECTOR_COST)}. What is more waits for later turns, one message of each connection after "
+            f"the other; requests of at most {_bytes(turns.LIGHT_BYTES)} pass in front."
         ),
-        ((turns, "TURN_BYTES"), (turns, "PACKET_BYTES"), (turns, "SELECTOR_COST"), (turns, "LIGHT_BYTES")),
+        (
+            (turns, "TURN_BYTES"),
+            (turns, "TURN_TIME"),
+            (turns, "PACKET_BYTES"),
+            (turns, "SELECTOR_COST"),
+            (turns, "LIGHT_BYTES"),
+        ),
     ),
     FixedBudget(
         VERIFICATIONS,

@@ -4,8 +4,9 @@
 more than a turn's work ──▶ wait, in the order of asking ──▶ next turn: until its work is used up ──▶ …
 ```
 
-Whoever asks again while others wait is put behind them, so that those who want much take turns. One who wants little
-passes in front of those who want much, and yet one of these gets on in each turn.
+Whoever asks again while others wait is put behind them, so that those who want much take turns; so is whoever is served
+and has more to say. One who wants little passes in front of those who want much, and yet one of these gets on in each
+turn.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final
 
 from gateway.app.runtime.clock import Clock
@@ -21,6 +23,10 @@ from gateway.app.session.session import Session
 TURN_BYTES: Final = 256 * 1024
 """Bytes of clients' messages that are decoded, and of their requests that are executed, before the loop gets its turn:
 one to two milliseconds of each. Four messages of the largest size by default."""
+
+TURN_TIME: Final = 0.004
+"""Seconds of a turn in which those who wait are served: as long as sessions are read in one (ADR 0047). Bytes tell what
+well-meant requests take; of JSON that is made to be hard to read, 256 KiB take ten times as long."""
 
 PACKET_BYTES: Final = 1024
 """Bytes as which a packet counts besides its text: to read and take in a small one takes some 5 µs, as long as a
@@ -34,6 +40,9 @@ the node: the longest patterns take a quarter of a millisecond each, and an unsu
 STEPS_PER_PACKET: Final = 20
 """Steps of judging, and of other work on selectors, in the time that a packet takes to be read and executed: some
 20 µs. What a request has cost is charged in packets."""
+
+_ONE: Final = 1
+"""Enough for one message to be taken in, whatever its size, and for nothing behind it: that waits for its turn."""
 
 LIGHT_BYTES: Final = 4 * 1024
 """Work of so little that it passes in front of more: behind sixty clients that send the largest values it would wait
@@ -49,15 +58,17 @@ class Turns:
 
     Args:
         most: work of one turn, in bytes.
+        clock: seconds, as fine as the time that a message takes.
 
     Attributes:
         left: of this turn.
     """
 
-    __slots__ = ("_light", "_most", "_scheduled", "_waiting", "left")
+    __slots__ = ("_clock", "_light", "_most", "_scheduled", "_waiting", "left")
 
-    def __init__(self, most: int = TURN_BYTES) -> None:
+    def __init__(self, most: int = TURN_BYTES, *, clock: Callable[[], float] = perf_counter) -> None:
         self._most = most
+        self._clock = clock
         self._waiting: deque[Callable[[], None]] = deque()
         self._light: deque[Callable[[], None]] = deque()
         self._scheduled = False
@@ -74,9 +85,7 @@ class Turns:
             cost: what that will be, at least.
         """
         (self._light if cost <= LIGHT_BYTES else self._waiting).append(go_on)
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._begin)
+        self._schedule()
 
     async def turn(self, cost: int) -> None:
         """Wait for a turn for a piece of work, and take off what it costs."""
@@ -95,16 +104,30 @@ class Turns:
 
     def _begin(self) -> None:
         self._scheduled = False
-        self.left = self._most
+        ends = self._clock() + TURN_TIME
+        rest = self._most
         # One that wants much gets on in any case, before those who want little have used up all there is.
         first = self._waiting.popleft() if self._waiting else None
-        while self._light and self.left > 0:
-            self._light.popleft()()
+        while self._light and rest > 0:
+            rest = self._serve(self._light.popleft(), rest, ends)
         if first is not None:
-            first()
-        while self._waiting and self.left > 0:
-            self._waiting.popleft()()
+            rest = self._serve(first, rest, ends)
+        while self._waiting and rest > 0:
+            rest = self._serve(self._waiting.popleft(), rest, ends)
+        self.left = rest
         if self._waiting or self._light:
+            self._schedule()
+
+    def _serve(self, go_on: Callable[[], None], rest: int, ends: float) -> int:
+        """Let one who waits go on; returns what is left of the turn, which is nothing when its time is over."""
+        self.left = _ONE
+        go_on()
+        rest += self.left - _ONE
+        return rest if self._clock() < ends else min(rest, 0)
+
+    def _schedule(self) -> None:
+        """Have the next turn begin, once: whoever is served may have asked for it already, to be served again."""
+        if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)
 

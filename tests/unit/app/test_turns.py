@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.app.requests.turns import Turns
+from gateway.app.requests.turns import TURN_TIME, Turns
 from gateway.app.session.request_lane import RequestLane, Workforce
 from gateway.app.session.session import Session
 from gateway.core.pacing.workload import REQUEST_BYTES, Workload
@@ -63,6 +63,51 @@ async def test_a_turn_does_no_more_than_its_work_and_one_piece() -> None:
     await count()
     assert max(per_turn) == 2
     assert sum(per_turn) == 9
+
+
+async def test_who_has_more_to_say_waits_for_the_next_turn_and_makes_no_turn_longer() -> None:
+    """Each that was served asks again at once, as whoever floods does."""
+    turns = Turns(100)
+    per_turn: list[int] = []
+    left = 30
+
+    def piece() -> None:
+        nonlocal left
+        turns.left -= 60
+        per_turn[-1] += 1
+        left -= 1
+        if left > 0:
+            turns.wait(piece, 10_000)
+
+    turns.left = 0
+    for _ in range(4):
+        turns.wait(piece, 10_000)
+    while len(turns):
+        per_turn.append(0)
+        await asyncio.sleep(0)
+    assert max(per_turn) == 2
+    assert sum(per_turn) >= 30
+
+
+async def test_a_turn_ends_when_its_time_is_over_whatever_is_left_of_its_work() -> None:
+    now = 0.0
+    per_turn: list[int] = []
+    turns = Turns(10**9, clock=lambda: now)
+
+    def piece() -> None:
+        nonlocal now
+        now += TURN_TIME / 2
+        per_turn[-1] += 1
+
+    turns.left = 0
+    for _ in range(5):
+        turns.wait(piece, 1)
+        turns.wait(piece, 10_000)
+    while len(turns):
+        per_turn.append(0)
+        await asyncio.sleep(0)
+    assert max(per_turn) == 3, "two, and one that wants much, which gets on in any case"
+    assert sum(per_turn) == 10
 
 
 async def test_what_is_small_passes_in_front_of_what_is_large_and_does_not_keep_it_from_getting_on() -> None:

@@ -1,0 +1,85 @@
+"""Connections that have much to say take turns, message by message, and whoever says little is heard between (P20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from gateway.app.connections.conversation import Conversation, Conversations
+from gateway.app.requests.turns import PACKET_BYTES, Turns
+from gateway.app.session.session import Session
+from gateway.ports import Connection
+from tests.support.clock import eventually
+
+pytestmark = pytest.mark.promise("P20")
+
+GREEDY = 60
+"""Connections that send as fast as they can."""
+
+
+class FakeConnection:
+    """Hands over what it has read, one message after the other, until it is told to pause."""
+
+    def __init__(self, inbox: deque[bytes]) -> None:
+        self.inbox = inbox
+        self.conversation: Conversation | None = None
+        self._paused = False
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        while self.inbox and not self._paused:
+            assert self.conversation is not None
+            self.conversation.received(self.inbox.popleft())
+
+
+class Room:
+    """Takes in what conversations hear, at the cost of a packet, and notes who said it."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.heard: list[str] = []
+
+    def enter(self, name: str, *messages: bytes) -> FakeConnection:
+        connection = FakeConnection(deque(messages))
+        session = cast("Session", SimpleNamespace(name=name, paused=False, connection=connection))
+        connection.conversation = Conversation(cast("Conversations", self), session, cast("Connection", connection))
+        return connection
+
+    def receive(self, session: Session, _connection: Connection, _meter: None, _message: bytes) -> None:
+        self.heard.append(cast("SimpleNamespace", session).name)
+        self.turns.left -= PACKET_BYTES
+
+    def meter(self, _session: Session, _connection: Connection) -> None:
+        return None
+
+    def begin(self, _session: Session, _connection: Connection) -> None:
+        """There is room."""
+
+
+async def test_who_says_little_is_heard_after_one_message_of_each_that_floods() -> None:
+    room = Room()
+    for number in range(GREEDY):
+        room.enter(f"greedy {number}", *[b'{"type":"ping"}'] * 1_000).resume()
+    # Each of them waits for its turn, and has more behind the message that waits.
+    await asyncio.sleep(0)
+    begun = len(room.heard)
+    room.enter("modest", b'{"type":"ping"}').resume()
+    await eventually(lambda: "modest" in room.heard)
+    assert room.heard.index("modest") - begun <= GREEDY
+    await eventually(lambda: len(room.heard) == GREEDY * 1_000 + 1)
+
+
+async def test_who_flood_take_turns_message_by_message() -> None:
+    room = Room()
+    for number in range(5):
+        room.enter(f"greedy {number}", *[b"x"] * 2_000).resume()
+    await eventually(lambda: len(room.heard) == 10_000)
+    # The first one was heard at once until the work of a turn was used up, and so comes to its end before the others.
+    assert all(len(set(room.heard[at : at + 5])) == 5 for at in range(1_000, 8_000, 5))
