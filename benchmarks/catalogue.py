@@ -27,6 +27,7 @@ from benchmarks.cases.takeover import TakeoverCase
 from benchmarks.hostile.case import Hostile
 from benchmarks.systems.base import SystemUnderTest
 from benchmarks.systems.c_floor import CFloor
+from benchmarks.systems.centrifugo import Centrifugo, CentrifugoRedis
 from benchmarks.systems.gateway import GatewayNode
 from benchmarks.systems.jetstream import JetStream, JetStreamFile
 from benchmarks.systems.mosquitto import Mosquitto
@@ -42,6 +43,8 @@ SYSTEMS: Final[Sequence[type[SystemUnderTest]]] = (
     Mosquitto,
     JetStream,
     JetStreamFile,
+    Centrifugo,
+    CentrifugoRedis,
     SocketIo,
     PythonSocketIo,
     CFloor,

@@ -1,7 +1,5 @@
 """What a publish costs Redis, of this version and of another: ``python -m benchmarks.publish_cost --against <commit>``.
 
-With ``--history``: of this version, to topics with history beside topics without.
-
 Each version has a Redis of its own and a process that publishes there through its own adapter. They are given the same
 work in short turns, and every turn is compared with its neighbour (``benchmarks.paired``). What is read is the CPU time
 of redis-server alone, which the kernel counts in nanoseconds.
@@ -144,22 +142,11 @@ HEAD: Final = (
 )
 
 
-HISTORY_HEAD: Final = (
-    "| publishes | without history, least, µs | with history, least, µs | more, median of turns (95 % interval) |",
-    "| --- | --: | --: | --- |",
-)
-
-
 def compare(contestants: Mapping[str, Contestant], against: str, turns: int) -> Iterator[str]:
     """Measure every kind of publishes; yields rows of a table, in Markdown."""
     for kind in (STEADY, GROWING):
         for name, at_once in AT_ONCE.items():
-            values: dict[str, list[float]] = defaultdict(list)
-            costs = {label: _cost(each, at_once, kind) for label, each in contestants.items()}
-            # One turn before all that count: topics are there, allocators have grown.
-            for number, (label, value) in enumerate(in_turns(costs, turns + 1)):
-                if number >= len(costs):
-                    values[label].append(value)
+            values = _turns({label: _cost(each, at_once, kind) for label, each in contestants.items()}, turns)
             before, after = values[against], values[THIS]
             least: Sequence[float] = (min(before), min(after))
             yield (
@@ -168,19 +155,23 @@ def compare(contestants: Mapping[str, Contestant], against: str, turns: int) -> 
             )
 
 
-def compare_history(contestant: Contestant, turns: int) -> Iterator[str]:
-    """Measure publishes to topics with history beside those without, of one version; yields rows likewise."""
-    for name, at_once in AT_ONCE.items():
-        values: dict[str, list[float]] = defaultdict(list)
-        costs = {kind: _cost(contestant, at_once, kind) for kind in (STEADY, KEPT)}
-        for number, (kind, value) in enumerate(in_turns(costs, turns + 1)):
-            if number >= len(costs):
-                values[kind].append(value)
-        without, kept = values[STEADY], values[KEPT]
-        yield (
-            f"| {name} | {min(without):.2f} | {min(kept):.2f} ({(min(kept) / min(without) - 1) * 100:+.1f} %) "
-            f"| {Ratio.of(without, kept)} |"
-        )
+def with_and_without_history(contestant: Contestant, at_once: int, turns: int) -> tuple[list[float], list[float]]:
+    """Measure publishes to topics without history, and to such with it, in turns.
+
+    Returns:
+        Microseconds of CPU of Redis for each publish, of each turn: without, and with.
+    """
+    values = _turns({kind: _cost(contestant, at_once, kind) for kind in (STEADY, KEPT)}, turns)
+    return values[STEADY], values[KEPT]
+
+
+def _turns(costs: Mapping[str, Callable[[], float]], turns: int) -> Mapping[str, list[float]]:
+    """Measure in turns, one before all that count: then topics are there, and allocators have grown."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for number, (label, value) in enumerate(in_turns(costs, turns + 1)):
+        if number >= len(costs):
+            values[label].append(value)
+    return values
 
 
 def _cost(each: Contestant, at_once: int, kind: str) -> Callable[[], float]:
@@ -190,21 +181,15 @@ def _cost(each: Contestant, at_once: int, kind: str) -> Callable[[], float]:
 @click.command()
 @click.option("--against", default="HEAD", show_default=True, help="Commit that this version is compared with.")
 @click.option("--turns", default=40, show_default=True, help="Turns of each.")
-@click.option("--history", is_flag=True, help="Compare topics with history and without instead, of this version.")
 @click.option("--publish", "port", type=int, hidden=True, help="Be the publisher at the Redis on this port.")
-def main(against: str, turns: int, history: bool, port: int | None) -> None:
+def main(against: str, turns: int, port: int | None) -> None:
     """Measure what a publish costs Redis, and print a table."""
     if port is not None:
         asyncio.run(publish(port))
         return
     placement = Placement.of_this_machine()
-    print(*(HISTORY_HEAD if history else HEAD), sep="\n", flush=True)
+    print(*HEAD, sep="\n", flush=True)
     try:
-        if history:
-            with contestant(SOURCE, placement) as this:
-                for row in compare_history(this, turns):
-                    print(row, flush=True)
-            return
         with scratch_folder("publish-cost") as folder, contextlib.ExitStack() as stack:
             unpack(against, folder, "gateway")  # not what measures, which is of this version
             contestants = {

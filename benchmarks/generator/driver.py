@@ -216,7 +216,13 @@ def build(folder: Path) -> Path:
 
 
 def arguments(endpoint: Endpoint, load: Load, topic: str, pids: Mapping[Role, Sequence[int]]) -> list[str]:
-    """Write the generator's options."""
+    """Write the generator's options.
+
+    Raises:
+        GeneratorFailed: it speaks nothing that this system does.
+    """
+    if endpoint.protocol is None:
+        raise GeneratorFailed(f"the generator does not speak with what listens on port {endpoint.port}")
     options = {
         "protocol": endpoint.protocol,
         "host": endpoint.host,

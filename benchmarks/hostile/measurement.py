@@ -280,8 +280,10 @@ async def _process(
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        if process.returncode is None:
+            # By its pid: ``process.kill`` would look first whether it has ended, and take that from who waits for it.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
         await process.wait()
 
 

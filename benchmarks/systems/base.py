@@ -83,7 +83,7 @@ class Endpoint:
     """Where a running system is reached, and how.
 
     Attributes:
-        protocol: what is spoken.
+        protocol: what the generator speaks there; None if it does not, and only a client of one case's own does.
         host: address to connect to, without a name to resolve.
         port: TCP port.
         subscribe_target: request target of a subscriber's upgrade; ``{topic}`` stands for its topic.
@@ -91,7 +91,7 @@ class Endpoint:
         publish_by_http: whether publishers POST (``PLAIN`` only) instead of opening a WebSocket.
     """
 
-    protocol: WireProtocol
+    protocol: WireProtocol | None
     host: str
     port: int
     subscribe_target: str

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.processes import HOST
+from benchmarks.systems.base import Endpoint
 from benchmarks.systems.nats import Nats
 
 
 class JetStream(Nats):
     """One server with one stream, of one replica, whose messages are in memory.
 
-    ``endpoint`` is the port of the NATS protocol itself, over TCP: ``benchmarks.destinations.jetstream`` speaks it, and
-    the generator does not.
+    ``endpoint`` is for ``benchmarks.destinations.jetstream``, which speaks the NATS protocol itself, over TCP; the
+    generator does not.
 
     Attributes:
         storage: of the stream, as JetStream names it.
@@ -44,6 +45,10 @@ class JetStream(Nats):
     def command(self, port: int, folder: Path) -> Sequence[str | Path]:
         """See ``OneProgram``."""
         return [self.program, "-a", HOST, "-p", str(port), "-js", "-sd", folder]
+
+    def endpoint(self, port: int) -> Endpoint:
+        """See ``OneProgram``."""
+        return Endpoint(None, HOST, port, "", "")
 
 
 class JetStreamFile(JetStream):

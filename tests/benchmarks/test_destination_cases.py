@@ -1,4 +1,4 @@
-"""Queues, histories and takeovers are measured, and JetStream is given the same work."""
+"""Queues, histories and takeovers are measured, and peers are given the same work."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from benchmarks.destinations import grid_queue
 from benchmarks.destinations.rates import Rate
 from benchmarks.placement import Placement
 from benchmarks.progress import Silent
-from benchmarks.runner import Plan
+from benchmarks.runner import INSTALLED, Plan
+from benchmarks.systems import centrifugo, nats
+from benchmarks.systems.centrifugo import Centrifugo, CentrifugoRedis
 from benchmarks.systems.jetstream import JetStream, JetStreamFile
-from benchmarks.systems.nats import PROGRAM
 from tests.support.times import scaled
 
 FEW = 200
 """Messages, and events."""
+
+BUILT = INSTALLED / Centrifugo.name / centrifugo.PROGRAM
 
 
 def measured(case: Case, contestant: str, folder: Path) -> dict[str, Row]:
     """Measure one contestant; returns its rows by variant."""
     systems = {contestant: systems_by_name()[contestant]()} if contestant in systems_by_name() else {}
     for system in systems.values():
-        system.prepare(folder / contestant)
+        system.prepare(INSTALLED / contestant)
     rows = case.run(contestant, Context(Placement.of_this_machine(), systems, Results(), folder, Silent()))
     assert all(each.contestant == contestant and not each.failures for each in rows)
     assert all(each.values.keys() <= {figure.name for figure in case.figures} for each in rows)
@@ -58,7 +61,7 @@ def test_a_rate_is_told_by_what_it_took() -> None:
 def test_the_case_goes_on_without_a_peer_that_is_not_there(case: Case) -> None:
     plan = Plan([case], [])
 
-    peers = {JetStream.name: "not installed", JetStreamFile.name: "not installed"}
+    peers = dict.fromkeys(set(case.contestants) - {OURS}, "not installed")
     assert OURS in plan.contestants_of(case, peers)
     assert not peers.keys() & set(plan.contestants_of(case, peers))
 
@@ -70,16 +73,29 @@ def test_the_gateway_is_measured(tmp_path: Path) -> None:
     assert set(measured(queue.QueueCase(), OURS, tmp_path)) == {queue.EACH, queue.IN_PASSING, queue.GRID_ALONE}
     publishes = {history.publishing(each) for each in publish_cost.AT_ONCE}
     assert set(measured(history.HistoryCase(), OURS, tmp_path)) == {*publishes, history.READ}
-    assert set(measured(history.HistoryCase(), history.WITHOUT, tmp_path)) == publishes
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(shutil.which(PROGRAM) is None, reason="nats-server is not installed")
+@pytest.mark.skipif(shutil.which(nats.PROGRAM) is None, reason="nats-server is not installed")
 @pytest.mark.usefixtures("_little_work")
 @pytest.mark.parametrize("contestant", [JetStream.name, JetStreamFile.name])
 def test_jetstream_is_given_the_same_work(contestant: str, tmp_path: Path) -> None:
     assert set(measured(queue.QueueCase(), contestant, tmp_path)) == {queue.EACH}
     assert set(measured(history.HistoryCase(), contestant, tmp_path)) == {history.READ}
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(
+    not BUILT.exists(),
+    reason="Centrifugo is not built; scripts/bench-packages does it",
+)
+@pytest.mark.usefixtures("_little_work")
+@pytest.mark.parametrize("contestant", [Centrifugo.name, CentrifugoRedis.name])
+def test_centrifugo_recovers_the_same_events(contestant: str, tmp_path: Path) -> None:
+    rows = measured(history.HistoryCase(), contestant, tmp_path)
+
+    assert set(rows) == {history.READ}
+    assert (history.STORE_CPU.name in rows[history.READ].values) == (contestant == CentrifugoRedis.name)
 
 
 @pytest.mark.thorough
