@@ -177,6 +177,8 @@ _PONG_PACKET: Final = wire.frame(b'{"type":"pong","received":0}')
 _ERROR_PACKET: Final = wire.frame(b'{"type":"error","code":"bad_packet","message":"x"}')
 _UNKNOWN: Final = wire.frame(b'{"type":"x"}')
 _PING_PACKET: Final = wire.frame(b'{"type":"ping"}')
+_SHORT_ARRAY: Final = wire.frame(b"[%b]" % b",".join([b'{"type":"ping"}'] * 230))
+"""As short as messages that pass in front of others."""
 
 ATTACKS: Final = (
     *_floods("pongs", "WebSocket pongs, in a session", PONG, ONE, counts="frames", ends=_TOO_MANY),
@@ -256,6 +258,7 @@ ATTACKS: Final = (
         deaf=True,
     ),
     *_floods("arrays", "arrays of 2,300 acknowledgements", _PACKETS),
+    *_floods("short-arrays", "arrays of 230 ping packets, just under 4 KiB", _SHORT_ARRAY, (MANY,)),
     *_floods("large-messages", "messages of 64 KB with a long text", _LARGE),
     *_floods("deep-json", "messages of 64 KB, 500 arrays deep", _DEEP),
     *_floods(

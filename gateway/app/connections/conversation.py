@@ -12,7 +12,7 @@ from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore, Proof
 from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
-from gateway.app.requests.turns import PACKET_BYTES, Turns
+from gateway.app.requests.turns import PACKET_BYTES, Turns, estimated_cost
 from gateway.app.runtime.batched import Batched
 from gateway.app.session.meter import CHARGED_TOGETHER, Meter
 from gateway.app.session.session import Session
@@ -308,7 +308,7 @@ class Conversation:
         if turns.left <= 0:
             self._kept = message
             self._connection.pause()
-            turns.wait(self._go_on, len(message))
+            turns.wait(self._go_on, estimated_cost(message))
             return
         turns.left -= len(message)
         try:

@@ -37,6 +37,10 @@ SELECTOR_COST: Final = 32
 """Bytes of plain values that take as long as a byte of a selector does to find its place in a list and in the index of
 the node: the longest patterns take a quarter of a millisecond each, and an unsubscribe may keep sixty."""
 
+BRACE_BYTES: Final = PACKET_BYTES // 2
+"""Bytes as which a brace counts in a message that is not read yet: each packet begins with one, which nothing else can
+stand for, and values have some, too."""
+
 STEPS_PER_PACKET: Final = 20
 """Steps of judging, and of other work on selectors, in the time that a packet takes to be read and executed: some
 20 µs. What a request has cost is charged in packets."""
@@ -130,6 +134,11 @@ class Turns:
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._begin)
+
+
+def estimated_cost(message: bytes) -> int:
+    """Estimate what it will cost to take in a message, by what is seen of it before it is read."""
+    return len(message) + BRACE_BYTES * message.count(b"{")
 
 
 async def rest(session: Session, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from gateway.app.connections.conversation import Conversation, Conversations
-from gateway.app.requests.turns import PACKET_BYTES, Turns
+from gateway.app.requests.turns import LIGHT_BYTES, PACKET_BYTES, Turns
 from gateway.app.session.session import Session
 from gateway.ports import Connection
 from tests.support.clock import eventually
@@ -52,9 +52,9 @@ class Room:
         connection.conversation = Conversation(cast("Conversations", self), session, cast("Connection", connection))
         return connection
 
-    def receive(self, session: Session, _connection: Connection, _meter: None, _message: bytes) -> None:
+    def receive(self, session: Session, _connection: Connection, _meter: None, message: bytes) -> None:
         self.heard.append(cast("SimpleNamespace", session).name)
-        self.turns.left -= PACKET_BYTES
+        self.turns.left -= PACKET_BYTES * (message.count(b"type") or 1)
 
     def meter(self, _session: Session, _connection: Connection) -> None:
         return None
@@ -74,6 +74,20 @@ async def test_who_says_little_is_heard_after_one_message_of_each_that_floods() 
     await eventually(lambda: "modest" in room.heard)
     assert room.heard.index("modest") - begun <= GREEDY
     await eventually(lambda: len(room.heard) == GREEDY * 1_000 + 1)
+
+
+async def test_who_says_little_is_not_kept_waiting_by_messages_of_many_packets_that_are_short() -> None:
+    """They are as short as what passes in front, and take a quarter of a turn each."""
+    room = Room()
+    array = b"[%b]" % b",".join([b'{"type":"ping"}'] * 200)
+    assert len(array) < LIGHT_BYTES
+    for number in range(GREEDY):
+        room.enter(f"greedy {number}", *[array] * 100).resume()
+    await asyncio.sleep(0)
+    begun = len(room.heard)
+    room.enter("modest", b'{"type":"publish","value":{"a":[{},{}]}}').resume()
+    await eventually(lambda: "modest" in room.heard)
+    assert room.heard.index("modest") - begun <= 4, "those of one turn, which was under way"
 
 
 async def test_who_flood_take_turns_message_by_message() -> None:
