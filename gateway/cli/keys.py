@@ -11,6 +11,7 @@ import click
 import orjson
 
 from gateway.adapters.tokens import KeyFiles, KeyUse, ListedKey, when
+from gateway.cli.arguments import KeyCommand
 from gateway.cli.link_keys import link
 from gateway.cli.options import config_option, load_peeking
 from gateway.cli.zone_keys import zone
@@ -93,7 +94,7 @@ def list_keys(file: Path | None, *, as_json: bool, **given: str | None) -> None:
     _warn(files)
 
 
-@keys.command("promote")
+@keys.command("promote", cls=KeyCommand)
 @click.argument("key", metavar="ID")
 @_files_options
 def promote(key: str, file: Path | None, **given: str | None) -> None:
@@ -114,7 +115,7 @@ def promote(key: str, file: Path | None, **given: str | None) -> None:
     _warn(files)
 
 
-@keys.command("retire")
+@keys.command("retire", cls=KeyCommand)
 @click.argument("key", metavar="ID")
 @click.option("--force", is_flag=True, help="Also if clients may still hold valid tokens of it: it has leaked.")
 @_files_options

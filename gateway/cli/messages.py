@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import orjson
 
+from gateway.cli.arguments import ValueCommand
 from gateway.core.client.urls import in_clear_text
 from gateway.core.types import JsonValue
 from gateway.core.wire.codes import Numbering
@@ -36,7 +37,7 @@ _CLIENT: Final = client_options(
 )
 
 
-@click.command()
+@click.command(cls=ValueCommand)
 @click.argument("topic")
 @click.argument("value", metavar="JSON")
 @_CLIENT

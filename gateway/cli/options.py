@@ -1,40 +1,16 @@
-"""What commands take: flags made from the declarations of the settings, and ids of sessions."""
+"""Flags of commands, made from the declarations of the settings."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from gateway.settings import GROUPS, SETTINGS, Loaded, Settings, load, peek
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-_DASHED_ID: Final = re.compile(r"-[A-Za-z0-9_-]{21}")
-"""An id of a session that looks like a flag: 22 characters of URL-safe base64, of which one in 64 begins with a dash.
-No flag of these commands is as long."""
-
-_MARK: Final = "\0"
-"""Before such an id while the command line is parsed; no argument of a program can hold it."""
-
-
-class SessionCommand(click.Command):
-    """A command that takes ids of sessions as arguments, also those that begin with a dash."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse, with ids kept from being taken for flags."""
-        rest = super().parse_args(ctx, [_MARK + each if _DASHED_ID.fullmatch(each) else each for each in args])
-        ctx.params = {name: _unmarked(value) for name, value in ctx.params.items()}
-        return rest
-
-
-def _unmarked(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(map(_unmarked, value))
-    return value.removeprefix(_MARK) if isinstance(value, str) else value
 
 
 class SettingsCommand(click.Command):

@@ -19,7 +19,7 @@ from gateway.cli.admin.api_client import (
     confirm,
 )
 from gateway.cli.admin.lists import as_json_option, moment, plain, print_json
-from gateway.cli.options import SessionCommand
+from gateway.cli.arguments import SessionCommand, ValueCommand
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.wire.errors import GatewayError
 from gateway.settings.errors import Unfit
@@ -130,7 +130,7 @@ def notice(session: str, message: str, *, client: ApiClient, as_json: bool) -> N
     _told(found, as_json=as_json, text=text)
 
 
-@click.command("set")
+@click.command("set", cls=ValueCommand)
 @click.argument("topic")
 @click.argument("value", metavar="JSON")
 @as_json_option

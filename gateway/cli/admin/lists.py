@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.cli.admin.api_client import ApiClient, api_client_options
-from gateway.cli.options import SessionCommand
+from gateway.cli.arguments import SessionCommand
 
 _MINUTE: Final = 60.0
 _TWO_MINUTES: Final = 2 * _MINUTE

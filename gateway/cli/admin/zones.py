@@ -11,6 +11,7 @@ import click
 from gateway.cli.admin.api_client import ApiClient, api_client_options, confirm
 from gateway.cli.admin.changes import yes_option
 from gateway.cli.admin.lists import as_json_option, moment, plain, print_json, print_table
+from gateway.cli.arguments import ZoneCommand
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,7 +92,7 @@ def create(name: str, *, client: ApiClient, secret_file: Path | None, as_json: b
     _tell(found, as_json=as_json, text=text)
 
 
-@zone.command()
+@zone.command(cls=ZoneCommand)
 @click.argument("zone", metavar="UID-OR-NAME")
 @_link_url_option
 @_secret_option
