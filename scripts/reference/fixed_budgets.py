@@ -267,8 +267,8 @@ FIXED_BUDGETS: Final[Sequence[FixedBudget]] = (
         lambda: (
             f"Values that are published, each request with {_bytes(turns.PACKET_BYTES)} besides; of selectors a byte "
             "counts as "
-            f"{_number(turns.SELECTOR_COST)}. What is more waits for later turns, one message of each connection after "
-            f"the other; requests of at most {_bytes(turns.LIGHT_BYTES)} pass in front."
+            f"{_number(turns.SELECTOR_COST)}. What is more waits for later turns, in a queue that is fair to "
+            f"principals; requests of at most {_bytes(turns.LIGHT_BYTES)} pass in front."
         ),
         (
             (turns, "TURN_BYTES"),

@@ -10,11 +10,11 @@ stands in the way of those who are connected.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Final, TypeAlias
 
+from gateway.core.pacing.fair_queue import FairQueue
 from gateway.core.pacing.rates import TokenBucket
 
 SESSIONS_TIME: Final = 0.004
@@ -133,7 +133,7 @@ class Share:
         self.ask = ask
         self._deferred = deferred
         self.clock = clock
-        self._queue = FairQueue()
+        self._queue: FairQueue[PacedReader] = FairQueue()
         self.asked_from = time * ASKED_FROM
         self.time = time
         self.spent = 0.0
@@ -183,7 +183,7 @@ class Share:
 
     def defer(self, reader: PacedReader) -> None:
         """Let *reader* wait for a turn that has time for it."""
-        self._queue.push(reader)
+        self._queue.push(reader.key, reader)
         self.ask()
 
     def note_deferred(self) -> None:
@@ -339,41 +339,3 @@ class PacedReader:
 def _nothing() -> bool:
     """Read nothing: in the place of whoever has ended, so that it is gone without the collector."""
     return False
-
-
-class FairQueue:
-    """Readers that wait, fair by key: the first of each key, then the second of each, and so on."""
-
-    __slots__ = ("_length", "_readers")
-
-    def __init__(self) -> None:
-        self._readers: OrderedDict[str, deque[PacedReader]] = OrderedDict()
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def push(self, reader: PacedReader) -> None:
-        """Add one at the end of those of its key."""
-        self._length += 1
-        waiting = self._readers.get(reader.key)
-        if waiting is None:
-            self._readers[reader.key] = deque((reader,))
-        else:
-            waiting.append(reader)
-
-    def pop(self) -> PacedReader:
-        """Take out the one whose turn it is.
-
-        Raises:
-            StopIteration: nobody waits.
-        """
-        key = next(iter(self._readers))
-        waiting = self._readers[key]
-        reader = waiting.popleft()
-        self._length -= 1
-        if waiting:
-            self._readers.move_to_end(key)
-        else:
-            del self._readers[key]
-        return reader

@@ -308,7 +308,7 @@ class Conversation:
         if turns.left <= 0:
             self._kept = message
             self._connection.pause()
-            turns.wait(self._go_on, estimated_cost(message))
+            turns.wait(self._go_on, estimated_cost(message), self._session.principal)
             return
         turns.left -= len(message)
         try:

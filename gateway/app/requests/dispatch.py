@@ -177,7 +177,7 @@ class Requests:
         if self._turns.left > 0:
             self._turns.left -= size
         else:
-            await self._turns.turn(size)
+            await self._turns.turn(size, session.principal)
         try:
             if not await self._until_known(session, run, size):
                 return False
@@ -266,7 +266,7 @@ class Requests:
             else:
                 return True
             # The lanes of all sessions may be here at the same moment: when the grid is back, all go on (P20).
-            await self._turns.turn(size)
+            await self._turns.turn(size, session.principal)
         return False
 
     # --- Properties ---------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class DurableSubscriptions:
             raise RequestRefused("the life of a durable subscription is above 0 seconds, and a year at most")
         judging = Work()
         try:
-            await self._turns.turn(SELECTOR_COST * len(selector.text))
+            await self._turns.turn(SELECTOR_COST * len(selector.text), session.principal)
             self._authorisation.check_select(session, selector, judging)
         finally:
             self._limits.charge_work(session, judging.taken // STEPS_PER_PACKET)

@@ -47,13 +47,13 @@ class HistoryReading:
         judging = Work()
         effort = 0
         try:
-            await self._turns.turn(SELECTOR_COST * len(selector.text))
+            await self._turns.turn(SELECTOR_COST * len(selector.text), session.principal)
             self._authorisation.check_select(session, selector, judging)
             page = await self._pages.find(selector, request.after, earliest=request.earliest, limit=request.limit)
             effort = page.work // HISTORIES_PER_PACKET
         finally:
             self._limits.charge_work(session, judging.taken // STEPS_PER_PACKET + effort)
-        await self._turns.turn(page.size)
+        await self._turns.turn(page.size, session.principal)
         self._metrics.add(catalogue.HISTORY_EVENTS, len(page.events))
         if page.missing is not None:
             self._metrics.add(catalogue.HISTORY_GAPS)

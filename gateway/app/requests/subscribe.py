@@ -157,7 +157,7 @@ class Selecting:
         Raises:
             RequestRefused: it may not be.
         """
-        await self._turns.turn(SELECTOR_COST * len(selector.text))
+        await self._turns.turn(SELECTOR_COST * len(selector.text), session.principal)
         if isinstance(request, Subscribe):
             self._authorisation.check_select(session, selector, cost.judging)
             wanted = session.selections.select(selector, cost.compacting)
@@ -165,7 +165,7 @@ class Selecting:
             wanted = session.selections.deselect(selector, cost.compacting)
             # Nothing needs a permission to stay, but what may not be selected any more must not come back this way.
             for entry in self._authorisation.allowed(session, Selections(kept), cost.judging) if kept else ():
-                await self._turns.turn(SELECTOR_COST * len(entry.selector.text))
+                await self._turns.turn(SELECTOR_COST * len(entry.selector.text), session.principal)
                 wanted = wanted.select(entry.selector, cost.compacting)
         self._limits.check_selections(session, wanted)
         return wanted

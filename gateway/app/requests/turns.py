@@ -1,24 +1,24 @@
 """How much is done for clients in one turn of the loop, and who is next when it is used up (P20).
 
 ```text
-more than a turn's work ──▶ wait, in the order of asking ──▶ next turn: until its work is used up ──▶ …
+more than a turn's work ──▶ wait, in a queue that is fair to principals ──▶ next turn: until its work is used up ──▶ …
 ```
 
-Whoever asks again while others wait is put behind them, so that those who want much take turns; so is whoever is served
-and has more to say. One who wants little passes in front of those who want much, and yet one of these gets on in each
-turn.
+Principals take turns, however many of their sessions wait. Whoever asks again while others wait is put behind them; so
+is whoever is served and has more to say. One who wants little passes in front of those who want much, and yet one of
+these gets on in each turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
 from gateway.app.runtime.clock import Clock
 from gateway.app.session.session import Session
+from gateway.core.pacing.fair_queue import FairQueue
 
 TURN_BYTES: Final = 256 * 1024
 """Bytes of clients' messages that are decoded, and of their requests that are executed, before the loop gets its turn:
@@ -73,26 +73,27 @@ class Turns:
     def __init__(self, most: int = TURN_BYTES, *, clock: Callable[[], float] = perf_counter) -> None:
         self._most = most
         self._clock = clock
-        self._waiting: deque[Callable[[], None]] = deque()
-        self._light: deque[Callable[[], None]] = deque()
+        self._waiting: FairQueue[Callable[[], None]] = FairQueue()
+        self._light: FairQueue[Callable[[], None]] = FairQueue()
         self._scheduled = False
         self.left = most
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._light)
 
-    def wait(self, go_on: Callable[[], None], cost: int) -> None:
+    def wait(self, go_on: Callable[[], None], cost: int, principal: str) -> None:
         """Have *go_on* called in a later turn.
 
         Args:
             go_on: takes off what it costs, and must not raise.
             cost: what that will be, at least.
+            principal: for whom.
         """
-        (self._light if cost <= LIGHT_BYTES else self._waiting).append(go_on)
+        (self._light if cost <= LIGHT_BYTES else self._waiting).push(principal, go_on)
         self._schedule()
 
-    async def turn(self, cost: int) -> None:
-        """Wait for a turn for a piece of work, and take off what it costs."""
+    async def turn(self, cost: int, principal: str) -> None:
+        """Wait for a turn for a piece of work for a principal, and take off what it costs."""
         if self.left > 0:
             self.left -= cost
             return
@@ -103,7 +104,7 @@ class Turns:
                 self.left -= cost
                 come.set_result(None)
 
-        self.wait(go_on, cost)
+        self.wait(go_on, cost, principal)
         await come
 
     def _begin(self) -> None:
@@ -111,13 +112,13 @@ class Turns:
         ends = self._clock() + TURN_TIME
         rest = self._most
         # One that wants much gets on in any case, before those who want little have used up all there is.
-        first = self._waiting.popleft() if self._waiting else None
+        first = self._waiting.pop() if self._waiting else None
         while self._light and rest > 0:
-            rest = self._serve(self._light.popleft(), rest, ends)
+            rest = self._serve(self._light.pop(), rest, ends)
         if first is not None:
             rest = self._serve(first, rest, ends)
         while self._waiting and rest > 0:
-            rest = self._serve(self._waiting.popleft(), rest, ends)
+            rest = self._serve(self._waiting.pop(), rest, ends)
         self.left = rest
         if self._waiting or self._light:
             self._schedule()

@@ -80,7 +80,7 @@ class ValuesReading:
         page = ValuePage()
         permissions = session.permissions
         try:
-            await self._turns.turn(SELECTOR_COST * len(selector.text))
+            await self._turns.turn(SELECTOR_COST * len(selector.text), session.principal)
             self._authorisation.check_select(session, selector, judging)
             if self._pages.is_full:
                 self._limits.exceeded("limit_node_pages", session.principal)
@@ -95,7 +95,7 @@ class ValuesReading:
         return page if session.permissions is permissions else None
 
     async def _answer(self, session: Session, request: ReadValues, page: ValuePage) -> None:
-        await self._turns.turn(page.size)
+        await self._turns.turn(page.size, session.principal)
         self._metrics.add(catalogue.VALUES_READ, len(page.values))
         found = [(each.topic, each.version, each.event, each.value) for each in page.values]
         body = codec.encode_values(request.request, found, page.cursor)

@@ -360,7 +360,7 @@ async def test_a_message_that_waits_for_its_turn_is_heard_before_the_end_of_its_
         waited: list[Any] = []
         turns.left = 0
         with monkeypatch.context() as busy:  # for as long as the test wants
-            busy.setattr(Turns, "wait", lambda _, go_on, cost: waited.append(go_on))
+            busy.setattr(Turns, "wait", lambda _, go_on, cost, principal: waited.append(go_on))
             await one.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
             await eventually(lambda: len(waited) == 1)
             assert session.connection is not None

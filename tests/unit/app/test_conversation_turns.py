@@ -46,9 +46,12 @@ class Room:
         self.turns = Turns()
         self.heard: list[str] = []
 
-    def enter(self, name: str, *messages: bytes) -> FakeConnection:
+    def enter(self, name: str, *messages: bytes, principal: str = "mallory") -> FakeConnection:
         connection = FakeConnection(deque(messages))
-        session = cast("Session", SimpleNamespace(name=name, paused=False, connection=connection))
+        session = cast(
+            "Session",
+            SimpleNamespace(name=name, principal=name.split(maxsplit=1)[0], paused=False, connection=connection),
+        )
         connection.conversation = Conversation(cast("Conversations", self), session, cast("Connection", connection))
         return connection
 
@@ -88,6 +91,19 @@ async def test_who_says_little_is_not_kept_waiting_by_messages_of_many_packets_t
     room.enter("modest", b'{"type":"publish","value":{"a":[{},{}]}}').resume()
     await eventually(lambda: "modest" in room.heard)
     assert room.heard.index("modest") - begun <= 4, "those of one turn, which was under way"
+
+
+async def test_who_has_much_to_say_takes_turns_with_other_principals_and_not_with_all_their_connections() -> None:
+    room = Room()
+    array = b"[%b]" % b",".join([b'{"type":"publish"}'] * 100)
+    for number in range(GREEDY):
+        room.enter(f"greedy {number}", *[array] * 100).resume()
+    await asyncio.sleep(0)
+    begun = len(room.heard)
+    room.enter("honest", *[array] * 5, principal="alice").resume()
+    await eventually(lambda: room.heard.count("honest") == 5)
+    last = max(at for at, name in enumerate(room.heard) if name == "honest")
+    assert last - begun <= 3 * 5, "one of others for each of its own, and some of turns that were under way"
 
 
 async def test_who_flood_take_turns_message_by_message() -> None:

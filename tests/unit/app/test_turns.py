@@ -23,6 +23,8 @@ pytestmark = pytest.mark.promise("P20")
 
 SESSION = cast("Session", SimpleNamespace(id="s"))
 
+PRINCIPAL = "alice"
+
 
 async def test_what_is_above_a_turns_work_waits_and_takes_turns() -> None:
     turns = Turns(100)
@@ -32,7 +34,7 @@ async def test_what_is_above_a_turns_work_waits_and_takes_turns() -> None:
     async def work(name: str, pieces: int) -> None:
         for _ in range(pieces):
             if turns.left <= 0:
-                await turns.turn(60)
+                await turns.turn(60, PRINCIPAL)
             else:
                 turns.left -= 60
             done.append(name)
@@ -59,7 +61,7 @@ async def test_a_turn_does_no_more_than_its_work_and_one_piece() -> None:
 
     turns.left = 0
     for _ in range(9):
-        turns.wait(piece, 10_000)
+        turns.wait(piece, 10_000, PRINCIPAL)
     await count()
     assert max(per_turn) == 2
     assert sum(per_turn) == 9
@@ -77,11 +79,11 @@ async def test_who_has_more_to_say_waits_for_the_next_turn_and_makes_no_turn_lon
         per_turn[-1] += 1
         left -= 1
         if left > 0:
-            turns.wait(piece, 10_000)
+            turns.wait(piece, 10_000, PRINCIPAL)
 
     turns.left = 0
     for _ in range(4):
-        turns.wait(piece, 10_000)
+        turns.wait(piece, 10_000, PRINCIPAL)
     while len(turns):
         per_turn.append(0)
         await asyncio.sleep(0)
@@ -101,8 +103,8 @@ async def test_a_turn_ends_when_its_time_is_over_whatever_is_left_of_its_work() 
 
     turns.left = 0
     for _ in range(5):
-        turns.wait(piece, 1)
-        turns.wait(piece, 10_000)
+        turns.wait(piece, 1, PRINCIPAL)
+        turns.wait(piece, 10_000, PRINCIPAL)
     while len(turns):
         per_turn.append(0)
         await asyncio.sleep(0)
@@ -120,9 +122,9 @@ async def test_what_is_small_passes_in_front_of_what_is_large_and_does_not_keep_
         order.append(name)
 
     for number in range(4):
-        turns.wait(lambda number=number: work(f"large {number}", 10_000), 10_000)  # type: ignore[misc]
+        turns.wait(lambda number=number: work(f"large {number}", 10_000), 10_000, PRINCIPAL)  # type: ignore[misc]
     for number in range(12):
-        turns.wait(lambda number=number: work(f"small {number}", 20), 20)  # type: ignore[misc]
+        turns.wait(lambda number=number: work(f"small {number}", 20), 20, PRINCIPAL)  # type: ignore[misc]
     await eventually(lambda: len(turns) == 0, message="everybody had his turn")
     small = [f"small {number}" for number in range(12)]
     assert order == [*small[:5], "large 0", *small[5:10], "large 1", *small[10:], "large 2", "large 3"]
@@ -131,11 +133,11 @@ async def test_what_is_small_passes_in_front_of_what_is_large_and_does_not_keep_
 async def test_who_was_cancelled_while_waiting_takes_nothing() -> None:
     turns = Turns(100)
     turns.left = 0
-    gone = asyncio.create_task(turns.turn(100))
+    gone = asyncio.create_task(turns.turn(100, PRINCIPAL))
     await asyncio.sleep(0)
     gone.cancel()
     async with time_limit():
-        await turns.turn(10)
+        await turns.turn(10, PRINCIPAL)
     assert turns.left == 90
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.adapters.websocket.addresses import network_of
 from gateway.adapters.websocket.pending_requests import FEW, LOOKED_AT, PendingRequests
-from gateway.adapters.websocket.read_scheduler import FairQueue, PacedReader
+from gateway.adapters.websocket.read_scheduler import PacedReader
 from gateway.adapters.websocket.upgrade import Upgrade
 from gateway.adapters.work_budget import WorkBudget, WorkLimits
 
@@ -30,15 +30,6 @@ def upgrading(key: str, *, makes_room: bool = True) -> Upgrade:
             self.makes_room = makes_room
 
     return cast(Upgrade, Stub())
-
-
-def test_each_address_has_its_turn_before_any_has_its_second() -> None:
-    queue = FairQueue()
-    for key in ("a", "a", "a", "b", "c", "b"):
-        queue.push(reader(key))
-
-    assert [queue.pop().key for _ in range(len(queue))] == ["a", "b", "c", "a", "b", "a"]
-    assert len(queue) == 0
 
 
 def test_of_ipv6_a_subscriber_counts_as_one() -> None:
