@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -18,7 +17,7 @@ from typing import Final, NoReturn, TypeAlias
 import click
 
 from benchmarks.generator.driver import Load, build, drive
-from benchmarks.paired import Ratio, in_turns
+from benchmarks.paired import Ratio, values_in_turns
 from benchmarks.placement import Placement
 from benchmarks.processes import scratch_folder
 from benchmarks.progress import Silent
@@ -64,7 +63,9 @@ def deliveries(placement: Placement, load: Load, turns: int) -> Values:
         SystemFailed: what was delivered was not right.
     """
     with scratch_folder("journal") as folder, _clusters(placement, [HOME]) as clusters:
-        return _measured({name: _delivery(each, load, placement, folder) for name, each in clusters.items()}, turns)
+        return values_in_turns(
+            {name: _delivery(each, load, placement, folder) for name, each in clusters.items()}, turns
+        )
 
 
 def comebacks(placement: Placement, sessions: int, turns: int) -> Mapping[str, Values]:
@@ -81,8 +82,8 @@ def comebacks(placement: Placement, sessions: int, turns: int) -> Mapping[str, V
                 warm_up(cluster, crowds[name], sessions, [REFUGE])
             returning = {name: _Returning(each, crowds[name], sessions) for name, each in clusters.items()}
             return {
-                REATTACH: _measured({name: each.reattach for name, each in returning.items()}, turns),
-                FAILOVER: _measured({name: each.fail_over for name, each in returning.items()}, turns),
+                REATTACH: values_in_turns({name: each.reattach for name, each in returning.items()}, turns),
+                FAILOVER: values_in_turns({name: each.fail_over for name, each in returning.items()}, turns),
             }
         except StormFailed as failed:
             raise SystemFailed(str(failed)) from failed
@@ -143,15 +144,6 @@ def _clusters(placement: Placement, nodes: Sequence[str]) -> Iterator[Clusters]:
             name: stack.enter_context(running(placement, nodes=nodes, settings=settings, balancer=False))
             for name, settings in SETTINGS.items()
         }
-
-
-def _measured(contestants: Mapping[str, Callable[[], float]], turns: int) -> Values:
-    values: Values = defaultdict(list)
-    # One turn before all that count: code and scripts are loaded, allocators have grown.
-    for number, (name, value) in enumerate(in_turns(contestants, turns + 1)):
-        if number >= len(contestants):
-            values[name].append(value)
-    return values
 
 
 def _delivery(cluster: Cluster, load: Load, placement: Placement, folder: Path) -> Callable[[], float]:

@@ -78,3 +78,19 @@ def in_turns(contestants: Mapping[Key, Callable[[], float]], turns: int) -> Iter
         order = list(contestants.items())
         for name, measure in reversed(order) if turn % 2 else order:
             yield name, measure()
+
+
+def values_in_turns(contestants: Mapping[Key, Callable[[], float]], turns: int) -> dict[Key, list[float]]:
+    """Measure contestants in turns; returns the values of each, turn by turn.
+
+    One turn comes before all that count: in it code and scripts are loaded, and allocators grow.
+
+    Args:
+        contestants: what measures each.
+        turns: how often each is measured, that one aside.
+    """
+    values: dict[Key, list[float]] = {name: [] for name in contestants}
+    for number, (name, value) in enumerate(in_turns(contestants, turns + 1)):
+        if number >= len(contestants):
+            values[name].append(value)
+    return values

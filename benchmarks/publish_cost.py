@@ -12,7 +12,6 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ import click
 
 from benchmarks.checkout import SOURCE, unpack
 from benchmarks.measure import process_cpu
-from benchmarks.paired import Ratio, in_turns
+from benchmarks.paired import Ratio, values_in_turns
 from benchmarks.placement import Placement
 from benchmarks.processes import HOST, PinnedProcess, redis_server, scratch_folder
 from benchmarks.systems.base import SystemFailed, SystemUnavailable
@@ -146,7 +145,7 @@ def compare(contestants: Mapping[str, Contestant], against: str, turns: int) -> 
     """Measure every kind of publishes; yields rows of a table, in Markdown."""
     for kind in (STEADY, GROWING):
         for name, at_once in AT_ONCE.items():
-            values = _turns({label: _cost(each, at_once, kind) for label, each in contestants.items()}, turns)
+            values = values_in_turns({label: _cost(each, at_once, kind) for label, each in contestants.items()}, turns)
             before, after = values[against], values[THIS]
             least: Sequence[float] = (min(before), min(after))
             yield (
@@ -161,17 +160,8 @@ def with_and_without_history(contestant: Contestant, at_once: int, turns: int) -
     Returns:
         Microseconds of CPU of Redis for each publish, of each turn: without, and with.
     """
-    values = _turns({kind: _cost(contestant, at_once, kind) for kind in (STEADY, KEPT)}, turns)
+    values = values_in_turns({kind: _cost(contestant, at_once, kind) for kind in (STEADY, KEPT)}, turns)
     return values[STEADY], values[KEPT]
-
-
-def _turns(costs: Mapping[str, Callable[[], float]], turns: int) -> Mapping[str, list[float]]:
-    """Measure in turns, one before all that count: then topics are there, and allocators have grown."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for number, (label, value) in enumerate(in_turns(costs, turns + 1)):
-        if number >= len(costs):
-            values[label].append(value)
-    return values
 
 
 def _cost(each: Contestant, at_once: int, kind: str) -> Callable[[], float]:

@@ -7,7 +7,6 @@ back end ──(POST /api/batch)──▶ channel with history ──(a recovery
 
 from __future__ import annotations
 
-import json
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -59,7 +58,7 @@ async def measure_recovery(running: Running, *, events: int) -> Rate:
 
 
 async def _call(http: aiohttp.ClientSession, url: str, body: dict[str, object]) -> dict[str, Any]:
-    async with http.post(url, data=json.dumps(body), headers={"Content-Type": "application/json"}) as answer:
+    async with http.post(url, json=body) as answer:
         text = await answer.text()
     # Whatever is refused has an object "error" in place of a result, be it the whole or one command of several.
     if answer.status != HTTPStatus.OK or '"error"' in text:
@@ -70,7 +69,7 @@ async def _call(http: aiohttp.ClientSession, url: str, body: dict[str, object]) 
 
 async def _ask(client: aiohttp.ClientWebSocketResponse, command: dict[str, Any]) -> dict[str, Any]:
     """Send a command and wait for its answer; what else comes meanwhile, such as a ping, is passed over."""
-    await client.send_str(json.dumps(command))
+    await client.send_json(command)
     async for message in client:
         for line in str(message.data).splitlines():
             found: dict[str, Any] = orjson.loads(line)

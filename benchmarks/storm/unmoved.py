@@ -8,7 +8,6 @@ that it brings.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Final
@@ -16,7 +15,7 @@ from typing import Final
 import click
 
 from benchmarks.measure import process_cpu
-from benchmarks.paired import Ratio, in_turns
+from benchmarks.paired import Ratio, values_in_turns
 from benchmarks.placement import Placement
 from benchmarks.storm.cluster import Cluster, running
 from benchmarks.storm.crowd import Crowd, crowd_on
@@ -95,17 +94,13 @@ class Side:
 def compare(turns: int) -> tuple[dict[str, Side], dict[str, list[float]]]:
     """Drive both crowds in turns; returns them, and the CPU of each turn."""
     placement = Placement.of_this_machine()
-    cpu: dict[str, list[float]] = defaultdict(list)
     with running(placement, balancer=False) as cluster, crowd_on(placement.others) as crowd:
         sides = {
             WITHOUT: Side(cluster, crowd, WITHOUT, Member),
             WITH: Side(cluster, crowd, WITH, ReplayedMember),
         }
         measures: dict[str, Callable[[], float]] = {name: side.measure for name, side in sides.items()}
-        for number, (name, value) in enumerate(in_turns(measures, turns + 1)):
-            if number >= len(sides):  # the first of each loads code and fills what is kept
-                cpu[name].append(value)
-    return sides, cpu
+        return sides, values_in_turns(measures, turns)
 
 
 def _range(values: Sequence[float]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.systems.base import Endpoint
-from benchmarks.systems.one_program import PEERS, OneProgram, plain_endpoint
+from benchmarks.systems.one_program import PEERS, OneProgram, Place, plain_endpoint
 
 SERVER: Final = PEERS / "bare_aiohttp" / "server.py"
 
@@ -34,9 +34,9 @@ class BareAiohttp(OneProgram):
         """See ``SystemUnderTest``."""
         return {"event loop": "uvloop", "compress": "off, as in the gateway: on, it costs eight times the memory"}
 
-    def command(self, port: int, folder: Path) -> Sequence[str | Path]:  # noqa: ARG002 - it needs no files
+    def command(self, place: Place) -> Sequence[str | Path]:
         """See ``OneProgram``."""
-        return [sys.executable, SERVER, str(port)]
+        return [sys.executable, SERVER, str(place.port)]
 
     def endpoint(self, port: int) -> Endpoint:
         """See ``OneProgram``."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.systems.base import Endpoint, SystemFailed, SystemUnavailable
-from benchmarks.systems.one_program import PEERS, OneProgram, plain_endpoint
+from benchmarks.systems.one_program import PEERS, OneProgram, Place, plain_endpoint
 
 SOURCES: Final = PEERS / "c_floor"
 
@@ -72,9 +72,9 @@ class CFloor(OneProgram):
         """See ``SystemUnderTest``."""
         return {"compiler options": " ".join(COMPILER_OPTIONS), "TCP_NODELAY": "on, as in all the others"}
 
-    def command(self, port: int, folder: Path) -> Sequence[str | Path]:  # noqa: ARG002 - it needs no files
+    def command(self, place: Place) -> Sequence[str | Path]:
         """See ``OneProgram``."""
-        return [self.program, str(port)]
+        return [self.program, str(place.port)]
 
     def endpoint(self, port: int) -> Endpoint:
         """See ``OneProgram``."""

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, listens, redis_server, scratch_folder
-from benchmarks.systems.base import (
-    Endpoint,
-    Role,
-    Running,
-    StartOptions,
-    SystemFailed,
-    SystemUnavailable,
-    SystemUnderTest,
-)
+from benchmarks.processes import HOST
+from benchmarks.systems.base import Endpoint, SystemUnavailable
 from benchmarks.systems.gateway import redis_version
-from benchmarks.systems.one_program import PEERS, configured
-from gateway.local.ports import free_port
+from benchmarks.systems.one_program import PEERS, OneProgram, Place, configured
 
 TEMPLATE: Final = PEERS / "centrifugo" / "config.json.template"
 
@@ -39,20 +28,14 @@ QUEUE_MEBIBYTES: Final = 256
 """What may wait to be written to a client, who would be cut off by the default of 1: a recovery is one message."""
 
 
-class Centrifugo(SystemUnderTest):
+class Centrifugo(OneProgram):
     """One server, whose histories are in its memory.
 
     ``endpoint`` is for ``benchmarks.destinations.centrifugo``, which speaks its protocol; the generator does not.
-
-    Attributes:
-        with_redis: whether histories are streams of a Redis instead, so that every server that uses it has them.
     """
 
     name: ClassVar[str] = "centrifugo"
     title: ClassVar[str] = "Centrifugo, in memory"
-    with_redis: ClassVar[bool] = False
-
-    _program: Path | None = None
 
     def prepare(self, folder: Path) -> None:
         """Find the server that ``scripts/bench-packages`` built.
@@ -82,57 +65,29 @@ class Centrifugo(SystemUnderTest):
             "transport": "WebSocket, JSON, without compression",
         }
 
-    @property
-    def program(self) -> Path:
-        """What ``prepare`` has found.
+    def command(self, place: Place) -> Sequence[str | Path]:
+        """See ``OneProgram``."""
+        engine: dict[str, object] = {"type": "memory"}
+        if self.with_redis:
+            engine = {"type": "redis", "redis": {"address": place.redis_url}}
+        configuration = configured(
+            place.folder / "config.json",
+            TEMPLATE,
+            host=HOST,
+            port=place.port,
+            events=MOST_EVENTS,
+            queue_bytes=QUEUE_MEBIBYTES * 1024**2,
+            engine=json.dumps(engine),
+        )
+        return [self.program, "-c", configuration]
 
-        Raises:
-            SystemFailed: it was not called.
-        """
-        if self._program is None:
-            raise SystemFailed(f"{self.name} was not prepared")
-        return self._program
-
-    @contextlib.contextmanager
-    def running(self, placement: Placement, options: StartOptions) -> Iterator[Running]:
-        """See ``SystemUnderTest``."""
-        if options.extra:
-            raise SystemFailed(f"{self.name} knows no settings, but was given {sorted(options.extra)}")
-        with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(scratch_folder(self.name))
-            engine: dict[str, object] = {"type": "memory"}
-            redis: PinnedProcess | None = None
-            if self.with_redis:
-                redis, redis_port = stack.enter_context(redis_server(placement.others))
-                engine = {"type": "redis", "redis": {"address": f"redis://{HOST}:{redis_port}"}}
-            port = free_port()
-            configuration = configured(
-                folder / "config.json",
-                TEMPLATE,
-                host=HOST,
-                port=port,
-                events=MOST_EVENTS,
-                queue_bytes=QUEUE_MEBIBYTES * 1024**2,
-                engine=json.dumps(engine),
-            )
-            arguments: list[str | Path] = [self.program, "-c", configuration]
-            server = stack.enter_context(PinnedProcess(arguments, core=placement.server, folder=folder))
-            server.wait_ready(lambda: listens(port))
-
-            def pids() -> dict[Role, list[int]]:
-                store = {Role.STORE: redis.pids()} if redis else {}
-                return {Role.SERVER: server.pids()} | store
-
-            def alive() -> None:
-                server.check()
-                if redis:
-                    redis.check()
-
-            yield Running(endpoint=Endpoint(None, HOST, port, CONNECT_TARGET, API_TARGET), pids=pids, alive=alive)
+    def endpoint(self, port: int) -> Endpoint:
+        """See ``OneProgram``."""
+        return Endpoint(None, HOST, port, CONNECT_TARGET, API_TARGET)
 
 
 class CentrifugoRedis(Centrifugo):
-    """The same with a Redis, as whoever runs several of them has it."""
+    """The same, whose histories are streams of a Redis, so that every server that uses it has them."""
 
     name: ClassVar[str] = "centrifugo-redis"
     title: ClassVar[str] = "Centrifugo, in Redis"

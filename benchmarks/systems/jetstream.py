@@ -9,6 +9,7 @@ from typing import ClassVar
 from benchmarks.processes import HOST
 from benchmarks.systems.base import Endpoint
 from benchmarks.systems.nats import Nats
+from benchmarks.systems.one_program import Place
 
 
 class JetStream(Nats):
@@ -42,9 +43,9 @@ class JetStream(Nats):
             "transport": "TCP, the NATS protocol: WebSocket would cost it more",
         }
 
-    def command(self, port: int, folder: Path) -> Sequence[str | Path]:
+    def command(self, place: Place) -> Sequence[str | Path]:
         """See ``OneProgram``."""
-        return [self.program, "-a", HOST, "-p", str(port), "-js", "-sd", folder]
+        return [self.program, "-a", HOST, "-p", str(place.port), "-js", "-sd", place.folder]
 
     def endpoint(self, port: int) -> Endpoint:
         """See ``OneProgram``."""

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from benchmarks.processes import HOST
 from benchmarks.systems.base import Endpoint, SystemUnavailable, WireProtocol
-from benchmarks.systems.one_program import PEERS, OneProgram, configured
+from benchmarks.systems.one_program import PEERS, OneProgram, Place, configured
 
 TEMPLATE: Final = PEERS / "mosquitto" / "mosquitto.conf.template"
 
@@ -58,10 +58,15 @@ class Mosquitto(OneProgram):
             "max_queued_messages": f"{QUEUED_MESSAGES}, so that none is dropped",
         }
 
-    def command(self, port: int, folder: Path) -> Sequence[str | Path]:
+    def command(self, place: Place) -> Sequence[str | Path]:
         """See ``OneProgram``."""
-        values = {"port": port, "folder": folder, "queued": QUEUED_MESSAGES, "run_as_root": os.geteuid() == 0}
-        return [self.program, "-c", configured(folder / "mosquitto.conf", TEMPLATE, **values)]
+        values = {
+            "port": place.port,
+            "folder": place.folder,
+            "queued": QUEUED_MESSAGES,
+            "run_as_root": os.geteuid() == 0,
+        }
+        return [self.program, "-c", configured(place.folder / "mosquitto.conf", TEMPLATE, **values)]
 
     def endpoint(self, port: int) -> Endpoint:
         """See ``OneProgram``."""

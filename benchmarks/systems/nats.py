@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from benchmarks.processes import HOST
 from benchmarks.systems.base import Endpoint, SystemUnavailable, WireProtocol
-from benchmarks.systems.one_program import PEERS, OneProgram, configured
+from benchmarks.systems.one_program import PEERS, OneProgram, Place, configured
 
 TEMPLATE: Final = PEERS / "nats" / "nats.conf.template"
 
@@ -51,9 +51,9 @@ class Nats(OneProgram):
             "acknowledgement of a publish": "a flush: PONG to the PING behind it, as its clients do",
         }
 
-    def command(self, port: int, folder: Path) -> Sequence[str | Path]:
+    def command(self, place: Place) -> Sequence[str | Path]:
         """See ``OneProgram``."""
-        return [self.program, "-c", configured(folder / "nats.conf", TEMPLATE, port=port)]
+        return [self.program, "-c", configured(place.folder / "nats.conf", TEMPLATE, port=place.port)]
 
     def endpoint(self, port: int) -> Endpoint:
         """See ``OneProgram``."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import http
 import http.client
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
-from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, redis_server, scratch_folder
-from benchmarks.systems.base import Role, Running, StartOptions, SystemFailed, SystemUnavailable, SystemUnderTest
-from benchmarks.systems.one_program import PEERS, configured, plain_endpoint
-from gateway.local.ports import free_port
+from benchmarks.processes import HOST
+from benchmarks.systems.base import Endpoint, SystemUnavailable
+from benchmarks.systems.one_program import PEERS, OneProgram, Place, configured, plain_endpoint
 
 TEMPLATE: Final = PEERS / "nchan" / "nginx.conf.template"
 
@@ -47,7 +44,7 @@ ANSWER_SECONDS: Final = 2.0
 """For one look whether it is ready."""
 
 
-def _nginx() -> str:
+def _nginx() -> Path:
     """Find nginx.
 
     Raises:
@@ -56,7 +53,7 @@ def _nginx() -> str:
     found = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:{ADMINISTRATORS_PATH}")
     if found is None:
         raise SystemUnavailable("nginx with its nchan module is not installed; scripts/bench-packages does it")
-    return found
+    return Path(found)
 
 
 def _module() -> Path:
@@ -71,7 +68,7 @@ def _module() -> Path:
     raise SystemUnavailable(f"nginx has no {MODULE}; scripts/bench-packages installs it")
 
 
-class Nchan(SystemUnderTest):
+class Nchan(OneProgram):
     """nginx with one worker, WebSocket subscribers, publishing by HTTP POST on kept-alive connections.
 
     Messages are stored in nchan's own memory, which is its fastest way: nothing of a session or a message survives the
@@ -80,17 +77,16 @@ class Nchan(SystemUnderTest):
 
     name: ClassVar[str] = "nchan"
     title: ClassVar[str] = "nchan (memory)"
-    with_redis: ClassVar[bool] = False
     buffer_length: ClassVar[int] = BUFFER_LENGTH
 
     def prepare(self, folder: Path) -> None:  # noqa: ARG002 - nothing to keep: it is packaged by the distribution
         """See ``SystemUnderTest``; the packages themselves come by ``scripts/bench-packages``."""
-        _nginx()
+        self._program = _nginx()
         _module()
 
     def versions(self) -> Mapping[str, str]:
         """See ``SystemUnderTest``."""
-        nginx = subprocess.run([_nginx(), "-v"], capture_output=True, text=True, check=True).stderr
+        nginx = subprocess.run([self.program, "-v"], capture_output=True, text=True, check=True).stderr
         return {"nginx": nginx.strip().rpartition("/")[2], "nchan": _nchan_version(_module())}
 
     def settings(self) -> Mapping[str, str]:
@@ -104,50 +100,37 @@ class Nchan(SystemUnderTest):
             "storage": "Redis, distributed" if self.with_redis else "memory of the process (its fastest)",
         }
 
-    @contextlib.contextmanager
-    def running(self, placement: Placement, options: StartOptions) -> Iterator[Running]:
-        """See ``SystemUnderTest``."""
-        if options.extra:
-            raise SystemFailed(f"{self.name} knows no settings, but was given {sorted(options.extra)}")
-        with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(scratch_folder(self.name))
-            redis: PinnedProcess | None = None
-            redis_url = ""
-            if self.with_redis:
-                redis, redis_port = stack.enter_context(redis_server(placement.others))
-                redis_url = f"redis://{HOST}:{redis_port}"
-            port = free_port()
-            configuration = configured(
-                folder / "nginx.conf",
-                TEMPLATE,
-                run_as_root=os.geteuid() == 0,
-                nchan_module=_module(),
-                shared_memory_mebibytes=SHARED_MEMORY_MEBIBYTES,
-                buffer_length=self.buffer_length,
-                message_timeout_seconds=MESSAGE_TIMEOUT_SECONDS,
-                redis_url=redis_url,
-                first_message="oldest" if self.with_redis else "newest",
-                port=port,
-            )
-            # -e: without it, nginx opens the log of the system's installation before it reads the configuration.
-            arguments: list[str | Path] = [_nginx(), "-e", "stderr", "-p", folder, "-c", configuration]
-            server = stack.enter_context(PinnedProcess(arguments, core=placement.server, folder=folder))
-            server.wait_ready(lambda: _takes_messages(port))
+    def command(self, place: Place) -> Sequence[str | Path]:
+        """See ``OneProgram``."""
+        configuration = configured(
+            place.folder / "nginx.conf",
+            TEMPLATE,
+            run_as_root=os.geteuid() == 0,
+            nchan_module=_module(),
+            shared_memory_mebibytes=SHARED_MEMORY_MEBIBYTES,
+            buffer_length=self.buffer_length,
+            message_timeout_seconds=MESSAGE_TIMEOUT_SECONDS,
+            redis_url=place.redis_url,
+            first_message="oldest" if self.with_redis else "newest",
+            port=place.port,
+        )
+        # -e: without it, nginx opens the log of the system's installation before it reads the configuration.
+        return [self.program, "-e", "stderr", "-p", place.folder, "-c", configuration]
 
-            def pids() -> dict[Role, list[int]]:
-                store = {Role.STORE: redis.pids()} if redis else {}
-                return {Role.SERVER: server.pids()} | store
+    def endpoint(self, port: int) -> Endpoint:
+        """See ``OneProgram``."""
+        return plain_endpoint(port)
 
-            def alive() -> None:
-                server.check()
-                if redis:
-                    redis.check()
-
-            yield Running(
-                endpoint=plain_endpoint(port),
-                pids=pids,
-                alive=alive,
-            )
+    def is_ready(self, port: int) -> bool:
+        """Tell whether a publish is accepted: the worker runs, and has found its Redis if there is one (else 503)."""
+        connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
+        try:
+            connection.request("POST", "/pub?id=ready", body=b"ready")
+            return connection.getresponse().status in {http.HTTPStatus.CREATED, http.HTTPStatus.ACCEPTED}
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
 
 
 class NchanRedis(Nchan):
@@ -157,18 +140,6 @@ class NchanRedis(Nchan):
     title: ClassVar[str] = "nchan (Redis)"
     with_redis: ClassVar[bool] = True
     buffer_length: ClassVar[int] = REDIS_BUFFER_LENGTH
-
-
-def _takes_messages(port: int) -> bool:
-    """Tell whether a publish is accepted: the worker runs, and has found its Redis if there is one (else 503)."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=ANSWER_SECONDS)
-    try:
-        connection.request("POST", "/pub?id=ready", body=b"ready")
-        return connection.getresponse().status in {http.HTTPStatus.CREATED, http.HTTPStatus.ACCEPTED}
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def _nchan_version(module: Path) -> str:

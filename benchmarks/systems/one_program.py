@@ -1,17 +1,18 @@
-"""What the peers have in common that are a single program and nothing beside it."""
+"""What the peers have in common that are a single program, with nothing beside it but a Redis."""
 
 from __future__ import annotations
 
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import jinja2
 
 from benchmarks.placement import Placement
-from benchmarks.processes import HOST, PinnedProcess, listens, scratch_folder
+from benchmarks.processes import HOST, PinnedProcess, listens, redis_server, scratch_folder
 from benchmarks.systems.base import (
     TOPIC_MARK,
     Endpoint,
@@ -28,8 +29,29 @@ PEERS: Final = Path(__file__).parents[1] / "peers"
 """Where sources and configurations of the peers are."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a program runs.
+
+    Attributes:
+        port: to listen on, on 127.0.0.1.
+        folder: for its files; deleted when it has ended.
+        redis_url: of its Redis; empty if it has none.
+    """
+
+    port: int
+    folder: Path
+    redis_url: str
+
+
 class OneProgram(SystemUnderTest):
-    """A server that is one process, listens on one port, and knows no settings of a case."""
+    """A server that is one process, with a Redis or without, listens on one port, and knows no settings of a case.
+
+    Attributes:
+        with_redis: whether a Redis of its own runs beside it.
+    """
+
+    with_redis: ClassVar[bool] = False
 
     _program: Path | None = None
     """Set by ``prepare``, where that finds or makes a program."""
@@ -46,12 +68,8 @@ class OneProgram(SystemUnderTest):
         return self._program
 
     @abstractmethod
-    def command(self, port: int, folder: Path) -> Sequence[str | Path]:
+    def command(self, place: Place) -> Sequence[str | Path]:
         """Tell how it is started, and write the configuration that it needs.
-
-        Args:
-            port: to listen on, on 127.0.0.1.
-            folder: for its files; deleted when it has ended.
 
         Raises:
             SystemFailed: it was not prepared.
@@ -61,18 +79,37 @@ class OneProgram(SystemUnderTest):
     def endpoint(self, port: int) -> Endpoint:
         """Tell how it is reached."""
 
+    def is_ready(self, port: int) -> bool:
+        """Tell whether it can be measured: it listens."""
+        return listens(port)
+
     @contextlib.contextmanager
     def running(self, placement: Placement, options: StartOptions) -> Iterator[Running]:
         """See ``SystemUnderTest``."""
         if options.extra:
             raise SystemFailed(f"{self.name} knows no settings, but was given {sorted(options.extra)}")
-        port = free_port()
-        with (
-            scratch_folder(self.name) as folder,
-            PinnedProcess(self.command(port, folder), core=placement.server, folder=folder) as process,
-        ):
-            process.wait_ready(lambda: listens(port))
-            yield Running(endpoint=self.endpoint(port), pids=lambda: {Role.SERVER: process.pids()}, alive=process.check)
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(scratch_folder(self.name))
+            processes: dict[Role, PinnedProcess] = {}
+            redis_url = ""
+            if self.with_redis:
+                processes[Role.STORE], redis_port = stack.enter_context(redis_server(placement.others))
+                redis_url = f"redis://{HOST}:{redis_port}"
+            port = free_port()
+            command = self.command(Place(port, folder, redis_url))
+            server = stack.enter_context(PinnedProcess(command, core=placement.server, folder=folder))
+            processes[Role.SERVER] = server
+            server.wait_ready(lambda: self.is_ready(port))
+
+            def alive() -> None:
+                for each in processes.values():
+                    each.check()
+
+            yield Running(
+                endpoint=self.endpoint(port),
+                pids=lambda: {role: each.pids() for role, each in processes.items()},
+                alive=alive,
+            )
 
 
 def plain_endpoint(port: int) -> Endpoint:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.paired import Ratio, in_turns
+from benchmarks.paired import Ratio, in_turns, values_in_turns
 
 
 def test_the_ratio_is_that_of_neighbours_and_not_of_the_medians() -> None:
@@ -44,3 +44,10 @@ def test_who_comes_first_changes_with_each_turn() -> None:
     values = list(in_turns({name: contestant(name) for name in ("off", "on")}, 3))
     assert calls == ["off", "on", "on", "off", "off", "on"]
     assert values == [(name, float(number)) for number, name in enumerate(calls, start=1)]
+
+
+def test_the_first_turn_of_each_does_not_count() -> None:
+    numbers = {"off": iter([100.0, 1.0, 2.0]), "on": iter([200.0, 3.0, 4.0])}
+
+    values = values_in_turns({name: lambda of=of: next(of) for name, of in numbers.items()}, 2)  # type: ignore[misc]
+    assert values == {"off": [1.0, 2.0], "on": [3.0, 4.0]}

@@ -124,26 +124,23 @@ class _ForkedNode:
         return self._pid
 
     def poll(self) -> int | None:
-        if self._code is None and select.select([self._told], [], [], 0)[0]:
-            self._end()
-        return self._code
+        return self._ended_within(0)
 
     def wait(self, timeout: float) -> int:
-        if self._code is None:
-            if not select.select([self._told], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("gateway serve", timeout)
-            self._end()
-        assert self._code is not None
-        return self._code
+        code = self._ended_within(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("gateway serve", timeout)
+        return code
 
     def release(self) -> None:
         raise NotImplementedError("a node that outlives its tests is not forked")
 
-    def _end(self) -> None:
-        told = self._next(ANSWER)
-        # Without an answer the server is gone, and then the kernel has killed its nodes.
-        self._code = told.get(fork_server.CODE, -signal.SIGKILL)
-        self._told.close()
+    def _ended_within(self, timeout: float) -> int | None:
+        if self._code is None and select.select([self._told], [], [], timeout)[0]:
+            # Without an answer the server is gone, and then the kernel has killed its nodes.
+            self._code = self._next(ANSWER).get(fork_server.CODE, -signal.SIGKILL)
+            self._told.close()
+        return self._code
 
     def _next(self, timeout: float) -> dict[str, int]:
         """Wait for what the server says next; nothing if it has ended."""
