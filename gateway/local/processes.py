@@ -14,6 +14,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, ClassVar, Final, Protocol, Self
@@ -61,54 +62,49 @@ class Child(Protocol):
         """Nobody will wait for it any more."""
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is started.
+
+    Attributes:
+        command: program and arguments.
+        environment: all of its variables.
+        directory: its working directory; ours if None.
+        detached: whether it outlives us; else the kernel kills it when we end, where the system can do that.
+    """
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    directory: Path | None
+    detached: bool
+
+
 class Launcher(Protocol):
     """What starts programs."""
 
-    def __call__(
-        self,
-        command: Sequence[str],
-        *,
-        output: IO[bytes],
-        environment: Mapping[str, str],
-        directory: Path | None,
-        detached: bool,
-    ) -> Child:
-        """Start a program as the leader of a process group, with nothing to read.
-
-        Args:
-            command: program and arguments.
-            output: takes what it writes.
-            environment: all of its variables.
-            directory: its working directory; ours if None.
-            detached: whether it outlives us; else the kernel kills it when we end, where the system can do that.
+    def __call__(self, program: Program, output: IO[bytes]) -> Child:
+        """Start a program as the leader of a process group, with nothing to read, and a file that takes what it writes.
 
         Raises:
             OSError: it cannot be started.
         """
 
 
-def launch(
-    command: Sequence[str],
-    *,
-    output: IO[bytes],
-    environment: Mapping[str, str],
-    directory: Path | None,
-    detached: bool,
-) -> Child:
+def launch(program: Program, output: IO[bytes]) -> Child:
     """Start a program; see ``Launcher``.
 
     ``setpriv`` sets PR_SET_PDEATHSIG and then becomes the program, so the pid stays the same. Doing it in a function
     between fork and exec is not safe in a process with threads.
     """
-    setpriv = None if detached else shutil.which("setpriv")
+    setpriv = None if program.detached else shutil.which("setpriv")
     death_watch = [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]
     process = subprocess.Popen(  # noqa: S603 - commands come from this package, never from users
-        [*death_watch, *command],
+        [*death_watch, *program.command],
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
-        env=environment,
-        cwd=directory,
+        env=program.environment,
+        cwd=program.directory,
         start_new_session=True,
     )
     return _OwnChild(process)
@@ -226,15 +222,15 @@ class ManagedProcess:
             raise ProcessFailed(f"{self.name} runs already, with pid {self.pid}")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **self._environment}
+        program = Program(
+            self._command,
+            {name: value for name, value in environment.items() if value is not None},
+            self._directory,
+            self._detached,
+        )
         with self.log.open("ab") as output:
             try:
-                self._child = self.launcher(
-                    self._command,
-                    output=output,
-                    environment={name: value for name, value in environment.items() if value is not None},
-                    directory=self._directory,
-                    detached=self._detached,
-                )
+                self._child = self.launcher(program, output)
             except OSError as error:
                 raise ProcessFailed(f"{self.name} can not be started by {self._command[0]}: {error}") from error
         self._exit_code = None

@@ -20,11 +20,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from gateway.local.processes import Child, launch
+from gateway.local.processes import Child, Program, launch
 from tests.support import fork_server
 
 SERVE: Final = (sys.executable, "-m", "gateway", "serve")
@@ -53,24 +53,17 @@ class ForkedNodes:
         self._server: subprocess.Popen[bytes] | None = None
         self._variables: dict[str, str] = {}
 
-    def __call__(
-        self,
-        command: Sequence[str],
-        *,
-        output: IO[bytes],
-        environment: Mapping[str, str],
-        directory: Path | None,
-        detached: bool,
-    ) -> Child:
+    def __call__(self, program: Program, output: IO[bytes]) -> Child:
         """Start a program, by a fork if it is a node; see ``gateway.local.processes.Launcher``."""
-        if detached or tuple(command[: len(SERVE)]) != SERVE or not self._is_alike(environment):
-            return launch(command, output=output, environment=environment, directory=directory, detached=detached)
+        is_node = tuple(program.command[: len(SERVE)]) == SERVE
+        if program.detached or not is_node or not self._is_alike(program.environment):
+            return launch(program, output)
         if self._requests is None:
             self._requests = self._start()
         request = {
-            "arguments": list(command[len(SERVE) - 1 :]),
-            "environment": dict(environment),
-            "directory": str(directory or Path.cwd()),
+            "arguments": list(program.command[len(SERVE) - 1 :]),
+            "environment": dict(program.environment),
+            "directory": str(program.directory or Path.cwd()),
         }
         told, telling = socket.socketpair()
         with telling:
