@@ -98,7 +98,7 @@ async def serve(topics: int, pace: int, *, memory: bool) -> dict[str, float]:
     }
     gateway = Gateway(Settings(node="n1", **settings), log=MemoryEventLog(), memory=MemoryGridServer())
     await gateway.start()
-    while gateway.node.not_ready():  # noqa: ASYNC110 - once
+    while gateway.node.readiness.reasons():  # noqa: ASYNC110 - once
         await asyncio.sleep(0.01)
     grid, replicas = gateway.node._context.grid, gateway.node.sessions.delivery.replicas  # noqa: SLF001 - in one process
     text = b'"%b"' % (b"x" * (VALUE_BYTES - 2))

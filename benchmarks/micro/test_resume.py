@@ -87,7 +87,7 @@ class Cluster:
     async def _begin(self) -> None:
         for gateway in (self.first, self.second):
             await gateway.start()
-            while gateway.node.not_ready():  # noqa: ASYNC110 - seldom more than once
+            while gateway.node.readiness.reasons():  # noqa: ASYNC110 - seldom more than once
                 await asyncio.sleep(0)
         for client in self.clients:
             await client.open(self.first)

@@ -10,6 +10,8 @@ from gateway.app.admission.reconnect_advice import ReconnectAdvice
 from gateway.app.journal import Announcer, Journal
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.cluster_view import ClusterView
+from gateway.app.runtime.lifecycle import Lifecycle
 from gateway.app.runtime.parameters import NodeParameters
 from gateway.core.destinations.table import DestinationTable
 from gateway.core.types import NodeRef
@@ -29,6 +31,8 @@ class Context:
         metrics: where numbers go.
         log: where events go.
         tracer: where spans go.
+        lifecycle: how far its life has come.
+        cluster: the other nodes, as it last saw them.
         destinations: what paths are, as far as the node knows; ``app/destinations`` keeps it in step with the grid.
         limits: what clients may use.
         memory: of the process.
@@ -44,6 +48,8 @@ class Context:
     background: Background
     metrics: Metrics
     log: EventLog
+    lifecycle: Lifecycle
+    cluster: ClusterView
     limits: Limits
     memory: Memory
     announce: Announcer

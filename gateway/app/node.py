@@ -37,9 +37,11 @@ from gateway.app.cluster.membership import Membership
 from gateway.app.cluster.mirror.gate import OutputGate
 from gateway.app.cluster.mirror.holder import MirrorHolder
 from gateway.app.cluster.mirror.source import MirrorSource
+from gateway.app.cluster.namesakes import Namesakes
 from gateway.app.cluster.node_links import NodeLinks
 from gateway.app.cluster.planned_stop import PlannedStop
 from gateway.app.cluster.presence import Presence
+from gateway.app.cluster.readiness import Readiness
 from gateway.app.cluster.session_mover import SessionMover
 from gateway.app.cluster.sweepers import Sweepers
 from gateway.app.cluster.takeover.stages import ReportStage, SessionStage, TakeoverStages
@@ -61,6 +63,8 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.requests.dispatch import Requests
 from gateway.app.runtime.background import Background
 from gateway.app.runtime.clock import Clock
+from gateway.app.runtime.cluster_view import ClusterView
+from gateway.app.runtime.lifecycle import Lifecycle
 from gateway.app.runtime.parameters import OFF, NodeParameters
 from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
@@ -85,7 +89,6 @@ from gateway.ports import (
     Grid,
     GridUnavailable,
     HookSender,
-    MasterWish,
     Metrics,
     PeerLinks,
     ProcessMemory,
@@ -128,6 +131,8 @@ class Node:
 
     Attributes:
         me: as given.
+        lifecycle: how far its life has come.
+        cluster: the other nodes, as it last saw them.
         sessions: the sessions held here.
         authorisation: what they may do.
         taker: asks other nodes for sessions that come here.
@@ -139,6 +144,7 @@ class Node:
         destinations: what paths are, and how to say it.
         zones: what it knows of zones, and tells the others.
         sweepers: clean up in the grid.
+        readiness: whether new sessions should come.
         presence: what it tells the others of itself.
         links: to the other nodes; None if it has none.
         linked_clusters: its links with other clusters; None if it has none.
@@ -174,8 +180,11 @@ class Node:
         log = activity
         self._background = Background(log)
         taken_down = Journal(me, journal, grid=grid, clock=clock, metrics=metrics, log=log)
+        self.lifecycle, self.cluster = Lifecycle(), ClusterView(me)
         context = Context(
             me=me,
+            lifecycle=self.lifecycle,
+            cluster=self.cluster,
             parameters=parameters,
             clock=clock,
             grid=grid,
@@ -191,13 +200,12 @@ class Node:
             reconnect_advice=ReconnectAdvice(
                 parameters,
                 sessions=lambda: len(self.sessions),
-                nodes=lambda: len(self._membership.alive),
+                nodes=lambda: len(self.cluster.alive),
                 clock=clock,
                 metrics=metrics,
             ),
         )
         self._context = context
-        self._joined = False
         self.me = me
         self._store = FencedStore(context)
         self.sessions = Sessions(context, self._store, signer)
@@ -207,31 +215,36 @@ class Node:
         self.revocations = Revocations(context, self.enforcement)
         self.destinations = Destinations(context)
         self._cluster_list = ClusterList(context, self.sessions)
+        namesakes = Namesakes(context)
+        self.readiness = Readiness(
+            context,
+            store=self._store,
+            revocations=self.revocations,
+            destinations=self.destinations,
+            namesakes=namesakes,
+        )
         self.presence = Presence(
             context,
             self.sessions,
-            not_ready=self.not_ready,
-            draining=lambda: self.draining,
+            readiness=self.readiness,
             links=links,
             suspects=self.suspects,
             cluster_list=self._cluster_list,
         )
-        self._membership = Membership(context, self.sessions, self._grid_recovery, self.presence, self._master_wish)
-        self.links = None if links is None else NodeLinks(context, links, lambda: self._membership.alive)
+        self._membership = Membership(
+            context, self.sessions, self._grid_recovery, self.presence, namesakes=namesakes, readiness=self.readiness
+        )
+        self.links = None if links is None else NodeLinks(context, links)
         if self.links is not None:
             self._membership.tell_of_table(self.links.look_soon)
             # The grid gets the id of the cluster back before a node that is new can give it another one.
             self._grid_recovery.tell_of_loss(self.links.look_soon)
         self.holder = None if self.links is None else MirrorHolder(context, self.links)
-        giver = offers = None
-        if self.links is not None and self.holder is not None:
-            giver = SessionGiver(context, self.links, self.sessions, self.holder)
-            offers = SessionOffers(context, self.links, self.sessions, giver)
+        giver, offers = self._make_handoff(context)
         self.sweepers = Sweepers(
             context,
             self.sessions,
             self._store,
-            alive=lambda: self._membership.alive,
             destinations_loaded=lambda: self.destinations.loaded,
             recovering=self._grid_recovery.is_recovering,
         )
@@ -257,7 +270,7 @@ class Node:
         )
         self._handshake_limiter = HandshakeLimiter(
             parameters.storms,
-            nodes=lambda: len(self._membership.alive),
+            nodes=lambda: len(self.cluster.alive),
             limits=context.limits,
             clock=clock,
             metrics=metrics,
@@ -276,7 +289,6 @@ class Node:
             context,
             self.sessions,
             moves=self._moves,
-            master=lambda: self._membership.master,
             cluster_list=self._cluster_list,
             links=self.links,
         )
@@ -298,65 +310,36 @@ class Node:
             mirror=self.mirror,
             cluster_list=self._cluster_list,
             followers=self._followers,
-            draining=lambda: self.draining,
         )
         self._reports = Reports(
             context,
             self.sessions,
             activity,
-            alive=lambda: self._membership.alive,
-            not_ready=self.not_ready,
-            draining=lambda: self.draining,
+            not_ready=self.readiness.reasons,
             connections=lambda: len(self.connections),
             backup=None if self.mirror is None else self.mirror.state,
             suspects=self.suspects,
             takeovers=self.takeovers,
         )
         self._membership.report_by(self._reports)
-        self.zones = Zones(context, self.sessions, is_master=lambda: self._membership.is_master)
+        self.zones = Zones(context, self.sessions)
         requests.durables.on_open = self.zones.interest.durables.hold
         self.linked_clusters, self.hooks = self._link_clusters(context, zone_links), self._make_hooks(hook_sender)
         self._takeovers, self._suspicion = self._make_takeovers(context)
-        self._planned_stop = PlannedStop(
-            context,
-            drain=Drain(
-                context,
-                self.sessions,
-                self._store,
-                moves=self._moves,
-                offers=offers,
-                arriving=lambda: self.connections.handshakes,
-            ),
-            moves=self._moves,
-            departure=Departure(context, self.clients, self._grid_recovery),
-            arriving=lambda: self.connections.handshakes,
-            end_streams=self.calls.streams.drain,
-            tell_soon=self._tell_of_drain,
-        )
-        self.administration = Administration(
-            node=me.node,
-            nodes=ClusterNodes(
-                context,
-                presence=self.presence,
-                begin_drain=self._planned_stop.begin,
-                undrain=self._planned_stop.undo,
-                master=lambda: self._membership.master,
-                link_state=None if self.links is None else self.links.state,
-            ),
-            sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
-            topics=ClusterTopics(context, self._store, self.sessions),
-            destinations=ClusterDestinations(context, self.destinations),
-            zones=ClusterZones(context, self.zones.knowledge, self.linked_clusters),
-            hooks=ClusterHooks(context.grid.hooks),
-            durables=ClusterDurables(self._context.grid.durables, self._context.grid.queues),
-            queues=ClusterQueues(context.grid.queues),
-            revocations=ClusterRevocations(self.revocations),
-        )
-        watch_sessions(metrics, self.sessions, lambda: self.draining)
+        self._planned_stop = self._make_planned_stop(context, offers)
+        self.administration = self._make_administration(context)
+        watch_sessions(context, self.sessions)
 
     def _make_hooks(self, sender: HookSender | None) -> Hooks | None:
         """Make what posts events to receivers."""
-        return None if sender is None else Hooks(self._context, sender, alive=lambda: self._membership.alive)
+        return None if sender is None else Hooks(self._context, sender)
+
+    def _make_handoff(self, context: Context) -> tuple[SessionGiver | None, SessionOffers | None]:
+        """Make what gives sessions to other nodes, when they ask and before they do; nothing without links to them."""
+        if self.links is None or self.holder is None:
+            return None, None
+        giver = SessionGiver(context, self.links, self.sessions, self.holder)
+        return giver, SessionOffers(context, self.links, self.sessions, giver)
 
     def _make_mirror(self, context: Context) -> MirrorSource | None:
         """Make what keeps a backup; output waits for it where the settings or the roles of a session ask for that."""
@@ -380,9 +363,7 @@ class Node:
         """Make what has links with other clusters, and have others told of them; None without a port for them."""
         if links is None:
             return None
-        linked = LinkedClusters(
-            context, links, self.authorisation, self.zones.knowledge, alive=lambda: self._membership.alive
-        )
+        linked = LinkedClusters(context, links, self.authorisation, self.zones.knowledge)
         self.presence.zone_place = linked.place
         self.presence.zone_links = linked.reports
         return linked
@@ -405,6 +386,46 @@ class Node:
         self._membership.tell_of_table(suspicion.follow)
         return takeovers, suspicion
 
+    def _make_planned_stop(self, context: Context, offers: SessionOffers | None) -> PlannedStop:
+        """Make what drains this node before it is stopped, and what makes sure that it may leave."""
+        return PlannedStop(
+            context,
+            drain=Drain(
+                context,
+                self.sessions,
+                self._store,
+                moves=self._moves,
+                offers=offers,
+                arriving=lambda: self.connections.handshakes,
+            ),
+            moves=self._moves,
+            departure=Departure(context, self.clients, self._grid_recovery),
+            arriving=lambda: self.connections.handshakes,
+            end_streams=self.calls.streams.drain,
+            tell_soon=self._tell_of_drain,
+        )
+
+    def _make_administration(self, context: Context) -> Administration:
+        """Make what administrators ask for, and have done."""
+        return Administration(
+            node=self.me.node,
+            nodes=ClusterNodes(
+                context,
+                presence=self.presence,
+                begin_drain=self._planned_stop.begin,
+                undrain=self._planned_stop.undo,
+                link_state=None if self.links is None else self.links.state,
+            ),
+            sessions=ClusterSessions(context, self._store, self.sessions, self._moves),
+            topics=ClusterTopics(context, self._store, self.sessions),
+            destinations=ClusterDestinations(context, self.destinations),
+            zones=ClusterZones(context, self.zones.knowledge, self.linked_clusters),
+            hooks=ClusterHooks(context.grid.hooks),
+            durables=ClusterDurables(context.grid.durables, context.grid.queues),
+            queues=ClusterQueues(context.grid.queues),
+            revocations=ClusterRevocations(self.revocations),
+        )
+
     def takeovers(self) -> Sequence[dict[str, object]]:
         """Tell what this node does at the moment for nodes that have failed."""
         return self._takeovers.told()
@@ -414,7 +435,7 @@ class Node:
         return () if self._suspicion is None else self._suspicion.suspects
 
     async def start(self) -> None:
-        """Begin to work; does not wait for the grid, ``not_ready`` tells when it is there."""
+        """Begin to work; does not wait for the grid, ``readiness`` tells when it is there."""
         self._membership.tell_of_master(self._followers.master_changed)
         # The listeners must be there before the grid says its first word.
         self._background.forever(self._grid_recovery.watch, "grid-changes")
@@ -452,7 +473,7 @@ class Node:
                 break
             except GridUnavailable:
                 await asyncio.sleep(JOIN_RETRY)
-        self._joined = True
+        self.lifecycle.joined = True
         self._context.announce(NodeStarted())
         self.presence.tell_soon()  # ready, as it was not when it joined
         self._background.forever(self._membership.keep_lease, "lease")
@@ -469,57 +490,20 @@ class Node:
         self._background.forever(self._followers.run, "followers")
         self.sweepers.start()
 
-    def not_ready(self) -> Sequence[str]:
-        """Tell why no new sessions should come here; nothing means that they may."""
-        reasons: list[str] = []
-        if not self._joined:
-            reasons.append("the grid has not been reached yet")
-        elif not self.revocations.loaded:
-            reasons.append("what is revoked has not been read yet")
-        elif not self.destinations.loaded:
-            reasons.append("what paths are has not been read yet")
-        elif self._store.replicated and not self._store.available:
-            reasons.append("the grid is unreachable")
-        reasons += self._membership.namesakes.reasons()
-        if self.draining:
-            reasons.append("the node drains")
-        return reasons
-
-    def _master_wish(self) -> MasterWish:
-        """Tell what this node wants of the role of the master: it is sticky, and given up by a drain."""
-        if self.draining:
-            return MasterWish.YIELD
-        return MasterWish.KEEP if self.not_ready() else MasterWish.TAKE
-
-    def warnings(self) -> Sequence[str]:
-        """Tell what is wrong though new sessions may come: all nodes have the same grid, and none would be left."""
-        short = ["memory is short"] if self._context.limits.memory_short else []
-        return [*self._context.grid.complaints, *short, *self._membership.namesakes.warnings()]
-
     def review(self) -> None:
         """The directories have changed: end the sessions of those who are not in them, and judge the others again."""
         self.enforcement.review()
         self.authorisation.review()
 
     @property
-    def draining(self) -> bool:
-        """Whether its clients are being moved, or have been."""
-        return self._planned_stop.draining
-
-    @property
     def accepts_clients(self) -> bool:
         """Whether new connections of clients are wanted."""
-        return not self.draining and not self._followers.stands_by
+        return not self.lifecycle.draining and not self._followers.stands_by
 
     @property
     def serving_elsewhere(self) -> NodeId | None:
         """The master, if clients are to be served by it alone, and it is another node."""
         return self._followers.name_elsewhere
-
-    @property
-    def stopping(self) -> bool:
-        """Whether it will end as soon as its clients are moved."""
-        return self._planned_stop.stopping
 
     async def serve(self, connection: Connection) -> None:
         """Serve one client connection until it is over."""

@@ -195,8 +195,8 @@ class Gateway:
         self._admin = AdminServer(
             settings.admin.host,
             settings.admin.port,
-            ready=self.node.not_ready,
-            warnings=self.node.warnings,
+            ready=self.node.readiness.reasons,
+            warnings=self.node.readiness.warnings,
             metrics_text=self.metrics.render,
             metrics=self.metrics,
             tls=None if admin_tls is None else admin_tls.context,
@@ -214,7 +214,7 @@ class Gateway:
             console=Console(
                 serve=lambda connection: self.node.serve_console(connection, administrators),
                 check=guard.check_host,
-                accepting=lambda: not self.node.stopping,
+                accepting=lambda: not self.node.lifecycle.stopping,
                 message_bytes=settings.limit_message_bytes,
                 origins=ConsoleOrigins(self._admin_addresses),
             ),
@@ -304,7 +304,7 @@ class Gateway:
 
     def status(self) -> str:
         """Tell people in one line how the node is."""
-        reasons = self.node.not_ready()
+        reasons = self.node.readiness.reasons()
         return f"{len(self.node.sessions)} sessions; {'not ready: ' + ', '.join(reasons) if reasons else 'ready'}"
 
     async def drain(self) -> None:
@@ -344,7 +344,7 @@ class Gateway:
             )
 
     def _takes_clients(self) -> bool:
-        return self.node.accepts_clients and not self.node.not_ready()
+        return self.node.accepts_clients and not self.node.readiness.reasons()
 
     def _granted_to(self, roles: frozenset[str]) -> frozenset[str]:
         """Tell what administrators may do: roles that the policy defines as it says, others as they are built in."""

@@ -73,8 +73,8 @@ async def test_a_client_that_knows_one_url_goes_on_at_a_node_that_it_was_told_of
 @pytest.mark.promise("P19")
 async def test_a_client_that_follows_the_master_finds_it(setting: Setting) -> None:
     one, two = setting.one.gateway.node, setting.two.gateway.node
-    await eventually(lambda: one._membership.master == two._membership.master is not None)
-    if not one._membership.is_master:
+    await eventually(lambda: one.cluster.master == two.cluster.master is not None)
+    if not one.cluster.is_master:
         one, two = two, one
     ports = {each.gateway.me.node: each.gateway.port for each in (setting.one, setting.two)}
     urls = [f"ws://127.0.0.1:{ports[node]}" for node in (two.me.node, one.me.node)]
@@ -82,7 +82,7 @@ async def test_a_client_that_follows_the_master_finds_it(setting: Setting) -> No
     assert welcome["node"] == one.me.node
     one.begin_drain()
     await eventually(lambda: len(setting.client.events["recovery"]) > 0)
-    await eventually(lambda: two._membership.is_master)
+    await eventually(lambda: two.cluster.is_master)
     assert setting.client.events["recovery"][-1]["node"] == two.me.node
     await setting.client.do("close")
 

@@ -36,5 +36,5 @@ async def cluster_with_master(*names: str, **settings: Any) -> AsyncIterator[lis
 
 def master_of(node: TestNode) -> str | None:
     """Tell the master as *node* knows it; None without one."""
-    master = node.gateway.node._membership.master
+    master = node.gateway.node.cluster.master
     return None if master is None else master.node.node

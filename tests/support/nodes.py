@@ -69,7 +69,7 @@ async def running_node(
     gateway = Gateway(Settings(node=name, **(QUICK | settings)), log=log, memory=memory)
     await gateway.start()
     try:
-        await eventually(lambda: not gateway.node.not_ready())
+        await eventually(lambda: not gateway.node.readiness.reasons())
         yield TestNode(gateway, log)
     finally:
         await gateway.close()

@@ -151,7 +151,7 @@ class VirtualCluster:
         for each in started:
             await each.node.start()
         linked = [each for each in self.nodes.values() if not each.dead]
-        await self.until(lambda: all(not each.node.not_ready() for each in started))
+        await self.until(lambda: all(not each.node.readiness.reasons() for each in started))
         await self.until(lambda: all(self._hears(one, other) for one in linked for other in linked if one is not other))
         return started
 

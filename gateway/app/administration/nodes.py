@@ -14,7 +14,6 @@ from gateway.ports import (
     GridUnavailable,
     LinkState,
     LostNode,
-    Master,
     NodeDirectory,
     NodeEntry,
     NodeReport,
@@ -31,7 +30,6 @@ class ClusterNodes:
         presence: what this node tells of itself.
         begin_drain: begins to move its clients.
         undrain: takes new sessions again.
-        master: tells the master of the cluster, as this node last saw it.
         link_state: tells how the link to a node is; None without links.
     """
 
@@ -42,7 +40,6 @@ class ClusterNodes:
         presence: Presence,
         begin_drain: Callable[[], None],
         undrain: Callable[[], Awaitable[None]],
-        master: Callable[[], Master | None] = lambda: None,
         link_state: Callable[[NodeRef], LinkState] | None = None,
     ) -> None:
         self._me = context.me
@@ -50,7 +47,7 @@ class ClusterNodes:
         self._presence = presence
         self._begin_drain = begin_drain
         self._undrain = undrain
-        self._master = master
+        self._cluster = context.cluster
         self._link_state = link_state
 
     async def list(self) -> Sequence[NodeView]:
@@ -117,7 +114,7 @@ class ClusterNodes:
             return view
 
     def _with_role(self, view: NodeView) -> NodeView:
-        master = self._master()
+        master = self._cluster.master
         return replace(view, master=True) if master is not None and master.node == _run_of(view) else view
 
     async def _must_be_here(self, node: str) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import durable_metrics as catalogue
 from gateway.catalogue import log_events as events
 from gateway.core.destinations.reserved import shared_queue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.core.types import NodeRef
 from gateway.ports import Durable, GridUnavailable, Removal
 
 SWEEP_SECONDS: Final = 900.0
@@ -28,17 +25,15 @@ class DurableSweeper:
 
     Args:
         context: of the node.
-        alive: tells which nodes live.
     """
 
-    def __init__(self, context: Context, *, alive: Callable[[], Sequence[NodeRef]]) -> None:
-        self._me = context.me
+    def __init__(self, context: Context) -> None:
         self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
         self._durables = context.grid.durables
         self._queues = context.grid.queues
-        self._alive = alive
+        self._cluster = context.cluster
 
     async def run(self) -> None:
         """Sweep for ever."""
@@ -48,7 +43,7 @@ class DurableSweeper:
 
     async def sweep(self) -> None:
         """Sweep once, as far as the grid allows."""
-        for number in share_of(self._me, self._alive(), TOPIC_PARTITIONS):
+        for number in self._cluster.share(TOPIC_PARTITIONS):
             try:
                 for each in await self._durables.due(number, limit=REMOVED_AT_ONCE):
                     await self._expire(each)

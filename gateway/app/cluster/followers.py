@@ -6,7 +6,6 @@ These are clients that follow it, and in the cluster mode ``replication`` all cl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -45,7 +44,6 @@ class Followers:
         context: of the node.
         sessions: the sessions held here.
         moves: sends one client to another node.
-        master: tells the master, as this node last saw it.
         cluster_list: tells where clients reach it.
         links: to the other nodes, by which one that is gone is noticed before its lease is over; None without.
     """
@@ -56,7 +54,6 @@ class Followers:
         sessions: Sessions,
         *,
         moves: SessionMover,
-        master: Callable[[], Master | None],
         cluster_list: ClusterList,
         links: NodeLinks | None = None,
     ) -> None:
@@ -66,7 +63,7 @@ class Followers:
         self._reconnect_advice = context.reconnect_advice
         self._sessions = sessions
         self._moves = moves
-        self._master = master
+        self._cluster = context.cluster
         self._cluster_list = cluster_list
         self._links = links
         self._clock = context.clock
@@ -94,18 +91,13 @@ class Followers:
     @property
     def stands_by(self) -> bool:
         """Whether clients are to be served by the master alone, and this node is not it."""
-        return self._is_alone and not self.is_followed()
+        return self._is_alone and not self._cluster.is_master
 
     @property
     def name_elsewhere(self) -> NodeId | None:
         """The name of the master that serves clients in the place of this node; None if there is no other that does."""
-        master = self._master() if self._is_alone and not self.is_followed() else None
+        master = self._cluster.master if self.stands_by else None
         return None if master is None else master.node.node
-
-    def is_followed(self) -> bool:
-        """Tell whether this node is the master, as far as it knows."""
-        master = self._master()
-        return master is not None and master.node == self._me
 
     def master_changed(self) -> None:
         """Send those who are here to the master, if that is another node now."""
@@ -147,7 +139,7 @@ class Followers:
         A node to which there is no link has died, mostly, and nobody is sent there; who was would miss what comes
         meanwhile. If it is the master still when its lease would be over, it lives, and only the link is missing.
         """
-        master = self._master()
+        master = self._cluster.master
         if master is None or master.node.node == self._me.node:
             return None
         if self._links is None or self._links.state(master.node).up:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import history_metrics as catalogue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
@@ -26,17 +25,16 @@ class HistorySweeper:
 
     Args:
         context: of the node.
-        alive: tells which nodes live.
         loaded: tells whether it is known which topics have history.
     """
 
-    def __init__(self, context: Context, *, alive: Callable[[], Sequence[NodeRef]], loaded: Callable[[], bool]) -> None:
+    def __init__(self, context: Context, *, loaded: Callable[[], bool]) -> None:
         self._me = context.me
         self._clock = context.clock
         self._metrics = context.metrics
         self._history = context.grid.history
         self._destinations = context.destinations
-        self._alive = alive
+        self._cluster = context.cluster
         self._loaded = loaded
         self._clean_with: tuple[NodeRef, ...] = ()
         """The living nodes when there was no history in this one's share, and there was to be none."""
@@ -50,12 +48,12 @@ class HistorySweeper:
     async def sweep(self) -> None:
         """Sweep once, as far as the grid allows."""
         wanted = self._destinations.has_history
-        alive = tuple(self._alive()) or (self._me,)
+        alive = self._cluster.alive or (self._me,)
         if not self._loaded() or (not wanted and self._clean_with == alive):
             return
         found = 0
         try:
-            for number in share_of(self._me, alive, TOPIC_PARTITIONS):
+            for number in self._cluster.share(TOPIC_PARTITIONS):
                 found += await self._sweep_in(number)
         except GridUnavailable:
             return

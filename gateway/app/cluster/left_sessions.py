@@ -8,7 +8,6 @@ reaping is. What one of them finds it tells the others as if the sessions were i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -30,21 +29,20 @@ class LeftSessions:
 
     Args:
         context: of the node.
-        alive: tells the nodes that hold their lease.
     """
 
-    def __init__(self, context: Context, alive: Callable[[], Sequence[NodeRef]]) -> None:
+    def __init__(self, context: Context) -> None:
         self._me = context.me
         self._grid = context.grid
         self._stored = context.limits.stored
         self._pause = REAPS * context.parameters.reap
         self._renew = context.parameters.renew
         self._random = context.clock.random
-        self._alive = alive
+        self._cluster = context.cluster
 
     async def run(self) -> None:
         """Count for ever."""
-        while not self._alive():  # noqa: ASYNC110 - a fraction of the time that the first count takes to matter
+        while not self._cluster.alive:  # noqa: ASYNC110 - a fraction of the time that the first count takes to matter
             # Not renewed yet: what nodes that are not known count would be counted twice.
             await asyncio.sleep(self._renew)
         while True:
@@ -58,7 +56,7 @@ class LeftSessions:
         Raises:
             GridUnavailable: what was found before stays for the partitions that were not reached.
         """
-        alive = {*self._alive(), self._me}
+        alive = {*self._cluster.alive, self._me}
         ranks = sorted(alive)
         mine = range(ranks.index(self._me), SESSION_PARTITIONS, len(ranks))
         for partition in range(SESSION_PARTITIONS):

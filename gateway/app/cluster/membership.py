@@ -11,7 +11,7 @@ from typing import Final
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.namesakes import Namesakes
 from gateway.app.cluster.presence import Presence
-from gateway.app.cluster.shares import share_of
+from gateway.app.cluster.readiness import Readiness
 from gateway.app.context import Context
 from gateway.app.journal.session_events import SessionExpired
 from gateway.app.journal.zone_events import MasterElected, MasterFound, MasterMissed
@@ -21,7 +21,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import topology_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
 from gateway.core.types import GridGeneration, NodeRef, SessionId
-from gateway.ports import ALL_SAVED, GridUnavailable, LeaseLost, LeaseTable, Master, MasterWish
+from gateway.ports import ALL_SAVED, GridUnavailable, LeaseLost, LeaseTable, MasterWish
 
 EXPIRE_BATCH: Final = 20
 """Sessions per step that the reaper ends: some milliseconds of the grid if each of them consumed from a queue. When a
@@ -48,10 +48,8 @@ class Membership:
         sessions: the sessions held here.
         grid_recovery: verifies them after the lease was lost.
         presence: reports the node with each renewal, and hears what others report.
-        wish: what this node wants of the role of the master.
-
-    Attributes:
         namesakes: other living nodes that have the name of this one.
+        readiness: tells what this node wants of the role of the master.
     """
 
     def __init__(
@@ -60,13 +58,15 @@ class Membership:
         sessions: Sessions,
         grid_recovery: GridRecovery,
         presence: Presence,
-        wish: Callable[[], MasterWish] = lambda: MasterWish.TAKE,
+        *,
+        namesakes: Namesakes,
+        readiness: Readiness,
     ) -> None:
         self._me = context.me
-        self._wish = wish
+        self._cluster = context.cluster
         self._renew_now = asyncio.Event()
-        context.metrics.watch(catalogue.MASTER, lambda: float(self.is_master))
-        context.metrics.watch(catalogue.MASTER_KNOWN, lambda: float(self.master is not None))
+        context.metrics.watch(catalogue.MASTER, lambda: float(self._cluster.is_master))
+        context.metrics.watch(catalogue.MASTER_KNOWN, lambda: float(self._cluster.master is not None))
         self._grid = context.grid
         self._parameters = context.parameters
         self._clock = context.clock
@@ -79,8 +79,8 @@ class Membership:
         self._sessions = sessions
         self._grid_recovery = grid_recovery
         self._presence = presence
-        self.namesakes = Namesakes(context)
-        self._table = LeaseTable((), ())
+        self._namesakes = namesakes
+        self._readiness = readiness
         self._saved = ALL_SAVED
         self._heard_at = -inf
         self._searched = GridGeneration(0)
@@ -89,28 +89,14 @@ class Membership:
         self._on_table: list[Callable[[LeaseTable], None]] = []
         self._on_master: Callable[[], None] = lambda: None
 
-    @property
-    def alive(self) -> tuple[NodeRef, ...]:
-        """The nodes that held their lease when this one last looked."""
-        return self._table.alive
-
-    @property
-    def master(self) -> Master | None:
-        """The master of the cluster when this node last looked; None if there was none."""
-        return self._table.master
-
-    @property
-    def is_master(self) -> bool:
-        """Whether this node was the master when it last looked."""
-        return self.master is not None and self.master.node == self._me
-
     def renew_soon(self) -> None:
         """Renew without waiting for the time: what this node wants of the role of the master has changed."""
         self._renew_now.set()
 
     def found_expired(self, *nodes: NodeRef) -> None:
         """The grid has just said that the leases of *nodes* have expired: if the master is one, the role is free."""
-        if self.master is not None and self.master.node in nodes:
+        master = self._cluster.master
+        if master is not None and master.node in nodes:
             self.renew_soon()
 
     def report_by(self, reports: Reports) -> None:
@@ -144,7 +130,7 @@ class Membership:
                 await self._renew()
                 await self._presence.tell()
                 await self._presence.hear()
-                await self.namesakes.look(self._table)
+                await self._namesakes.look(self._cluster.table)
                 await self._grant_lost_leases()
                 # A single write may have failed while the grid never counted as unreachable. Nobody waits for it here,
                 # because to write many sessions again takes longer than a lease lasts.
@@ -154,14 +140,15 @@ class Membership:
 
     async def _renew(self) -> None:
         watch = 0.0 if self._reports is None else self._reports.watch
-        before, self._table = self._table.master, await self._keep(watch, self._wish())
-        if before != self.master:
+        table = await self._keep(watch, self._readiness.master_wish())
+        before, self._cluster.table = self._cluster.master, table
+        if before != table.master:
             self._on_master()
-            kind = MasterElected if self.is_master else MasterMissed if self.master is None else MasterFound
-            self._announce(kind(self.master, before))
+            kind = MasterElected if self._cluster.is_master else MasterMissed if table.master is None else MasterFound
+            self._announce(kind(table.master, before))
         for tell in self._on_table:
-            tell(self._table)
-        self._watchers.told(watched=self._table.watched)
+            tell(table)
+        self._watchers.told(watched=table.watched)
 
     async def _keep(self, watch: float = 0.0, wish: MasterWish = MasterWish.KEEP) -> LeaseTable:
         asked = self._clock.monotonic()
@@ -187,7 +174,7 @@ class Membership:
             return
         owners_in = self._grid.sessions.owners
         owners = set().union(*await asyncio.gather(*map(owners_in, range(SESSION_PARTITIONS))))
-        unknown = sorted(owners.difference(self._table.alive, self._table.expired))
+        unknown = sorted(owners.difference(self._cluster.alive, self._cluster.table.expired))
         if unknown:
             granted = await self._grid.nodes.grant(unknown, lease=self._parameters.lease)
             if granted:
@@ -221,13 +208,12 @@ class Membership:
                 # What looks expired in a grid that was rolled back may be a living session that its node has yet to
                 # restore.
                 continue
-            alive = self._table.alive
             try:
                 await self._hear_what_is_saved()
-                await self._end_sessions(share_of(self._me, alive, SESSION_PARTITIONS))
+                await self._end_sessions(self._cluster.share(SESSION_PARTITIONS))
                 if self._may_have_queues():
                     # One after the other, as above: what is due in all of them together takes the grid long.
-                    for partition in share_of(self._me, alive, TOPIC_PARTITIONS):
+                    for partition in self._cluster.share(TOPIC_PARTITIONS):
                         await self._grid.queues.fire(partition)
             except (GridUnavailable, LeaseLost):
                 continue

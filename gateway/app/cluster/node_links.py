@@ -31,13 +31,12 @@ class NodeLinks:
     Args:
         context: of the node.
         links: the links themselves.
-        alive: the nodes that hold a lease, as this one last saw them; itself among them.
 
     Attributes:
         links: as given.
     """
 
-    def __init__(self, context: Context, links: PeerLinks, alive: Callable[[], tuple[NodeRef, ...]]) -> None:
+    def __init__(self, context: Context, links: PeerLinks) -> None:
         self.links = links
         self._me = context.me
         self._background = context.background
@@ -45,7 +44,7 @@ class NodeLinks:
         self._clock = context.clock
         self._renew = context.parameters.renew
         self._grace = context.parameters.restore_grace
-        self._alive = alive
+        self._nodes = context.cluster
         self._cluster = ""
         self._asked_in = GridGeneration(0)
         self._read_in = GridGeneration(0)
@@ -147,7 +146,7 @@ class NodeLinks:
             raise
 
     async def _look(self) -> None:
-        alive, generation = self._alive(), self._grid.generation
+        alive, generation = self._nodes.alive, self._grid.generation
         if alive == self._seen and generation == self._read_in and not self._incomplete:
             return
         if generation != self._asked_in:

@@ -24,10 +24,6 @@ class PlannedStop:
         arriving: connections that may still bring a session.
         end_streams: ends the streams of events, whose readers come back elsewhere.
         tell_soon: has the other nodes, and HAProxy, hear of a change soon.
-
-    Attributes:
-        draining: whether clients are being moved, or have been.
-        stopping: whether the node ends as soon as they are.
     """
 
     def __init__(
@@ -52,11 +48,11 @@ class PlannedStop:
         self._tell_soon = tell_soon
         self._task: asyncio.Task[None] | None = None
         self._may_leave = False
-        self.draining = self.stopping = False
+        self._lifecycle = context.lifecycle
 
     def begin(self) -> None:
         """Begin to move all clients to other nodes, unless that is under way; see ``undo``."""
-        self.draining = True
+        self._lifecycle.draining = True
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name="drain")
         self._tell_soon()
@@ -67,10 +63,10 @@ class PlannedStop:
         Raises:
             Conflict: the node is being stopped.
         """
-        if self.stopping:
+        if self._lifecycle.stopping:
             raise Conflict("the node is being stopped; start it again to have it take sessions")
         task, self._task = self._task, None
-        self.draining = self._may_leave = False
+        self._lifecycle.draining = self._may_leave = False
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
@@ -82,7 +78,7 @@ class PlannedStop:
 
         Returns when the grid, as it is by then, holds the sessions that are left, or the time for that is over.
         """
-        self.stopping = True
+        self._lifecycle.stopping = True
         until = self._clock.monotonic() + self._timeout
         self.begin()
         task = self._task

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gateway.app.cluster.cluster_list import ClusterList
+from gateway.app.cluster.readiness import Readiness
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.core.pacing.shared_bytes import HeldBytes
@@ -19,8 +20,7 @@ class Presence:
     Args:
         context: of the node.
         sessions: the sessions held here.
-        not_ready: why no new sessions should come here.
-        draining: whether clients are being moved, or have been.
+        readiness: tells why no new sessions should come here.
         links: to other nodes, if there are any.
         suspects: the nodes that this one suspects.
         cluster_list: told where the nodes say that clients reach them.
@@ -36,8 +36,7 @@ class Presence:
         context: Context,
         sessions: Sessions,
         *,
-        not_ready: Callable[[], Sequence[str]],
-        draining: Callable[[], bool],
+        readiness: Readiness,
         links: PeerLinks | None = None,
         suspects: Callable[[], Sequence[NodeRef]] = tuple,
         cluster_list: ClusterList,
@@ -47,8 +46,8 @@ class Presence:
         self._background = context.background
         self._stored = context.limits.stored
         self._sessions = sessions
-        self._not_ready = not_ready
-        self._draining = draining
+        self._readiness = readiness
+        self._lifecycle = context.lifecycle
         self._links = links
         self._suspects = suspects
         self._cluster_list = cluster_list
@@ -86,8 +85,8 @@ class Presence:
             admin=admin,
             version=version,
             started=self._started,
-            draining=self._draining(),
-            reasons=tuple(self._not_ready()),
+            draining=self._lifecycle.draining,
+            reasons=tuple(self._readiness.reasons()),
             connected=connected,
             disconnected=len(self._sessions) - connected,
             lag=self.lag,

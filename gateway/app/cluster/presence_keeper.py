@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from gateway.app.cluster.shares import share_of
 from gateway.app.cluster.sweep import Sweep
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
@@ -18,7 +17,7 @@ from gateway.catalogue import presence_metrics as catalogue
 from gateway.core.destinations.membership import trees_of
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.core.types import GridGeneration, NodeRef, SessionId, TopicPath
+from gateway.core.types import GridGeneration, SessionId, TopicPath
 from gateway.ports import GridRefused, GridState, GridUnavailable
 
 LOOK_SECONDS: Final = 0.5
@@ -56,7 +55,6 @@ class PresenceKeeper:
         context: of the node.
         sessions: the sessions held here.
         store: where it is written.
-        alive: tells which nodes live, and share what is no session's.
         may_tell: tells whether it is known what paths are and what the grid holds.
     """
 
@@ -66,17 +64,15 @@ class PresenceKeeper:
         sessions: Sessions,
         store: FencedStore,
         *,
-        alive: Callable[[], Sequence[NodeRef]],
         may_tell: Callable[[], bool],
     ) -> None:
-        self._me = context.me
         self._clock = context.clock
         self._grid = context.grid
         self._table = context.destinations
         self._sessions = sessions
         self._watch = sessions.delivery.watchers.presence
         self._store = store
-        self._alive = alive
+        self._cluster = context.cluster
         self._may_tell = may_tell
         self._reviewed: tuple[int, GridGeneration] | None = None
         self._sweep = Sweep(context.grid)
@@ -160,7 +156,7 @@ class PresenceKeeper:
     # --- Of all nodes -------------------------------------------------------------------------------------------------
 
     def _share(self) -> range:
-        return share_of(self._me, self._alive(), TOPIC_PARTITIONS)
+        return self._cluster.share(TOPIC_PARTITIONS)
 
     async def _take_out_strange(self) -> None:
         """After the grid has lost writes, take out members whose sessions have ended, or select the tree no more."""

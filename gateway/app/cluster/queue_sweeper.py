@@ -8,15 +8,14 @@ nobody would ever settle what that holds. So after each loss the nodes look, eac
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from gateway.app.cluster.shares import share_of
 from gateway.app.cluster.sweep import Sweep
 from gateway.app.context import Context
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.core.types import NodeRef, SessionId, TopicPath
+from gateway.core.types import SessionId, TopicPath
 from gateway.ports import GridState, GridUnavailable
 
 LOOK_SECONDS: Final = 20.0
@@ -35,19 +34,15 @@ class QueueSweeper:
 
     Args:
         context: of the node.
-        alive: tells which nodes live.
         may_sweep: tells whether what this node holds has been written again.
     """
 
-    def __init__(
-        self, context: Context, *, alive: Callable[[], Sequence[NodeRef]], may_sweep: Callable[[], bool]
-    ) -> None:
-        self._me = context.me
+    def __init__(self, context: Context, *, may_sweep: Callable[[], bool]) -> None:
         self._clock = context.clock
         self._log = context.log
         self._grid = context.grid
         self._destinations = context.destinations
-        self._alive = alive
+        self._cluster = context.cluster
         self._may_sweep = may_sweep
         self._sweep = Sweep(context.grid)
         self._missing: set[tuple[TopicPath, SessionId]] = set()
@@ -62,7 +57,7 @@ class QueueSweeper:
         """Look once, if the grid has lost writes since all was in order, as far as the grid allows."""
         if self._grid.state is not GridState.UP or not self._destinations.has_queues:
             return
-        due = self._sweep.due(share_of(self._me, self._alive(), TOPIC_PARTITIONS))
+        due = self._sweep.due(self._cluster.share(TOPIC_PARTITIONS))
         if not due or not self._may_sweep():
             return
         missing: set[tuple[TopicPath, SessionId]] = set()

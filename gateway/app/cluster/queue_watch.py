@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.core.types import NodeRef, TopicPath
+from gateway.core.types import TopicPath
 from gateway.ports import GridUnavailable, QueueState
 
 LOOK_SECONDS: Final = 30.0
@@ -68,15 +66,13 @@ class QueueWatch:
 
     Args:
         context: of the node.
-        alive: tells which nodes live.
     """
 
-    def __init__(self, context: Context, *, alive: Callable[[], Sequence[NodeRef]]) -> None:
-        self._me = context.me
+    def __init__(self, context: Context) -> None:
         self._clock = context.clock
         self._queues = context.grid.queues
         self._destinations = context.destinations
-        self._alive = alive
+        self._cluster = context.cluster
         self.figures = QueueFigures()
         watch = context.metrics.watch
         watch(catalogue.QUEUES, lambda: self.figures.queues)
@@ -98,7 +94,7 @@ class QueueWatch:
         found = QueueFigures()
         if self._destinations.has_queues:
             try:
-                for number in share_of(self._me, self._alive(), TOPIC_PARTITIONS):
+                for number in self._cluster.share(TOPIC_PARTITIONS):
                     await self._look_in(number, found)
             except GridUnavailable:
                 return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gateway.app.cluster.durable_sweeper import DurableSweeper
 from gateway.app.cluster.history_sweeper import HistorySweeper
@@ -15,7 +15,6 @@ from gateway.app.cluster.value_endings import ValueEndings
 from gateway.app.context import Context
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
-from gateway.core.types import NodeRef
 
 
 class Sweepers:
@@ -25,7 +24,6 @@ class Sweepers:
         context: of the node.
         sessions: the sessions held here.
         store: writes them.
-        alive: tells which nodes live, and share the work.
         destinations_loaded: tells whether it is known what paths are.
         recovering: tells whether sessions are being written again, after the grid has lost some.
 
@@ -43,22 +41,21 @@ class Sweepers:
         sessions: Sessions,
         store: FencedStore,
         *,
-        alive: Callable[[], Sequence[NodeRef]],
         destinations_loaded: Callable[[], bool],
         recovering: Callable[[], bool],
     ) -> None:
         self._background = context.background
         self._stored = context.limits.stored
-        self.histories = HistorySweeper(context, alive=alive, loaded=destinations_loaded)
-        self.durables = DurableSweeper(context, alive=alive)
-        self._transactions = TransactionReaper(context, alive=alive, may_reap=lambda: not recovering())
-        self.queues = QueueSweeper(context, alive=alive, may_sweep=lambda: destinations_loaded() and not recovering())
-        self._queue_watch = QueueWatch(context, alive=alive)
-        self._left_sessions = LeftSessions(context, alive)
+        self.histories = HistorySweeper(context, loaded=destinations_loaded)
+        self.durables = DurableSweeper(context)
+        self._transactions = TransactionReaper(context, may_reap=lambda: not recovering())
+        self.queues = QueueSweeper(context, may_sweep=lambda: destinations_loaded() and not recovering())
+        self._queue_watch = QueueWatch(context)
+        self._left_sessions = LeftSessions(context)
         # Where it is not known which topics have history, an end would be missing in one.
-        self.values = ValueEndings(context, alive=alive, may_end=lambda: destinations_loaded() and not recovering())
+        self.values = ValueEndings(context, may_end=lambda: destinations_loaded() and not recovering())
         self.presence = PresenceKeeper(
-            context, sessions, store, alive=alive, may_tell=lambda: destinations_loaded() and not recovering()
+            context, sessions, store, may_tell=lambda: destinations_loaded() and not recovering()
         )
 
     def start(self) -> None:

@@ -7,14 +7,12 @@ transactions. This is for those whose clients are gone, and for what a commit ho
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.catalogue import transaction_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS
-from gateway.core.types import NodeRef
 from gateway.ports import FINISH_SECONDS, GridUnavailable, Reaped
 
 IDLE_LOOKS: Final = 6
@@ -26,18 +24,14 @@ class TransactionReaper:
 
     Args:
         context: of the node.
-        alive: tells which nodes live.
         may_reap: tells whether the grid has all it had; in one that was rolled back, what is overdue may be in use.
     """
 
-    def __init__(
-        self, context: Context, *, alive: Callable[[], Sequence[NodeRef]], may_reap: Callable[[], bool]
-    ) -> None:
-        self._me = context.me
+    def __init__(self, context: Context, *, may_reap: Callable[[], bool]) -> None:
         self._clock = context.clock
         self._metrics = context.metrics
         self._transactions = context.grid.transactions
-        self._alive = alive
+        self._cluster = context.cluster
         self._may_reap = may_reap
         self._idle = 0
 
@@ -53,7 +47,7 @@ class TransactionReaper:
         """Look once, as far as the grid allows; returns what came of it."""
         found = Reaped()
         try:
-            for number in share_of(self._me, self._alive(), SESSION_PARTITIONS):
+            for number in self._cluster.share(SESSION_PARTITIONS):
                 reaped = await self._transactions.reap(number)
                 found = Reaped(*map(sum, zip(found, reaped, strict=True)))
         except GridUnavailable:

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.app.cluster.shares import share_of
 from gateway.app.context import Context
 from gateway.app.runtime.parameters import REMOVAL_GRACE
 from gateway.catalogue import topic_metrics as catalogue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.core.types import NodeRef, TopicPath
+from gateway.core.types import TopicPath
 from gateway.ports import GridUnavailable
 
 LOOK_SECONDS: Final = 1.0
@@ -28,21 +27,17 @@ class ValueEndings:
 
     Args:
         context: of the node.
-        alive: tells which nodes live.
         may_end: tells whether it is known what the grid holds. In one that was rolled back, what has to end may have
             been published again since, and its node may have yet to give that back.
     """
 
-    def __init__(
-        self, context: Context, *, alive: Callable[[], Sequence[NodeRef]], may_end: Callable[[], bool]
-    ) -> None:
-        self._me = context.me
+    def __init__(self, context: Context, *, may_end: Callable[[], bool]) -> None:
         self._clock = context.clock
         self._metrics = context.metrics
         self._topics = context.grid.topics
         self._destinations = context.destinations
         self._keep = context.parameters.max_window + REMOVAL_GRACE
-        self._alive = alive
+        self._cluster = context.cluster
         self._may_end = may_end
 
     async def run(self) -> None:
@@ -54,7 +49,7 @@ class ValueEndings:
 
     async def look(self) -> int:
         """End all that is due now, as far as the grid allows; returns how many values have ended."""
-        mine = share_of(self._me, self._alive(), TOPIC_PARTITIONS)
+        mine = self._cluster.share(TOPIC_PARTITIONS)
         ended = 0
         try:
             while mine and (due := await self._topics.due(mine, limit=ENDED_AT_ONCE)):

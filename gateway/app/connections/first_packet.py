@@ -27,7 +27,6 @@ class FirstPackets:
         hello_handler: opens sessions.
         resume_handler: resumes sessions.
         refuse: tells a client why, and closes its connection.
-        draining: whether connections that were accepted earlier come too late for a session.
         followers: sends clients to the master that follow it.
 
     Attributes:
@@ -41,7 +40,6 @@ class FirstPackets:
         hello_handler: HelloHandler,
         resume_handler: ResumeHandler,
         refuse: Callable[[Connection, CloseCode, Error], None],
-        draining: Callable[[], bool],
         followers: Followers,
     ) -> None:
         self._parameters = context.parameters
@@ -50,7 +48,7 @@ class FirstPackets:
         self._hello_handler = hello_handler
         self._resume_handler = resume_handler
         self._refuse = refuse
-        self._draining = draining
+        self._lifecycle = context.lifecycle
         self._followers = followers
         # In the order in which they came, which is that of their deadlines.
         self._silent: dict[Connection, float] = {}
@@ -88,7 +86,7 @@ class FirstPackets:
         self.in_progress += 1
         try:
             at_admin_port = administrators is not None
-            if self._draining() and not at_admin_port:
+            if self._lifecycle.draining and not at_admin_port:
                 raise HandshakeRefused(ErrorCode.DRAINING, "the node drains; another one will serve you", GOING_AWAY)
             first = codec.decode_from_client(message)
             if not at_admin_port and len(first) == 1 and isinstance(first[0], Hello | Resume):

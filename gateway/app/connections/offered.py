@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from gateway.app.cluster.handoff.taker import SessionTaker
 from gateway.app.cluster.node_links import NodeLinks
@@ -39,7 +38,6 @@ class OfferedSessions:
         revocations: whose are refused.
         enforcement: ends these.
         taker: asks for what they were.
-        draining: whether this node is about to stop itself.
     """
 
     def __init__(
@@ -55,7 +53,6 @@ class OfferedSessions:
         revocations: Revocations,
         enforcement: Enforcement,
         taker: SessionTaker,
-        draining: Callable[[], bool],
     ) -> None:
         self._me = context.me
         self._clock = context.clock
@@ -69,7 +66,7 @@ class OfferedSessions:
         self._revocations = revocations
         self._enforcement = enforcement
         self._taker = taker
-        self._draining = draining
+        self._lifecycle = context.lifecycle
         links.on_question(OFFER, self._asked)
 
     async def _asked(self, body: bytes, owner: NodeRef) -> bytes:
@@ -86,7 +83,12 @@ class OfferedSessions:
         Returns:
             Whether it is kept here now, with all that its client is owed.
         """
-        if self._draining() or self._limits.memory_short or not self._store.replicated or not self._revocations.loaded:
+        if (
+            self._lifecycle.draining
+            or self._limits.memory_short
+            or not self._store.replicated
+            or not self._revocations.loaded
+        ):
             return False
         if self._sessions.get(offered.session) is not None:
             return False

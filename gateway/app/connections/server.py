@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gateway.app.admission.handshake_limiter import HandshakeLimiter
 from gateway.app.admission.refusals import ClientGone, HandshakeRefused
 from gateway.app.cluster.cluster_list import ClusterList
@@ -56,7 +54,6 @@ class Connections:
         mirror: keeps a backup of this node; None if it has none.
         cluster_list: where clients reach the nodes.
         followers: sends clients to the master that follow it.
-        draining: whether connections that were accepted earlier come too late for a session.
 
     Attributes:
         consumers: of the sessions held here.
@@ -83,7 +80,6 @@ class Connections:
         mirror: MirrorSource | None,
         cluster_list: ClusterList,
         followers: Followers,
-        draining: Callable[[], bool],
     ) -> None:
         self._sessions = sessions
         self._mirror = mirror
@@ -99,7 +95,6 @@ class Connections:
             authorisation=authorisation,
             mirror=mirror,
             cluster_list=cluster_list,
-            followers=followers,
         )
         claimer = SessionClaimer(
             context,
@@ -146,7 +141,6 @@ class Connections:
                 handshake_limiter=handshake_limiter,
             ),
             refuse=self._failures.end,
-            draining=draining,
             followers=followers,
         )
         self._conversations = Conversations(
@@ -170,7 +164,6 @@ class Connections:
                 revocations=revocations,
                 enforcement=enforcement,
                 taker=taker,
-                draining=draining,
             )
         context.metrics.watch(catalogue.CONNECTIONS, lambda: len(self._open))
 

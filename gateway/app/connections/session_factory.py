@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from gateway.app.cluster.cluster_list import ClusterList
-from gateway.app.cluster.followers import Followers
 from gateway.app.cluster.mirror.source import MirrorSource
 from gateway.app.context import Context
 from gateway.app.delivery.replay.replay import Replay
@@ -105,7 +104,6 @@ class SessionFactory:
         authorisation: tells what sessions may do.
         mirror: tells who has copies of sessions; None if nobody has.
         cluster_list: tells where clients reach the nodes.
-        followers: tells whether this is the node that some clients follow.
     """
 
     def __init__(
@@ -118,13 +116,12 @@ class SessionFactory:
         authorisation: Authorisation,
         mirror: MirrorSource | None,
         cluster_list: ClusterList,
-        followers: Followers,
     ) -> None:
         self._mirror = mirror
         self._cluster_list = cluster_list
-        self._followers = followers
         self._authorisation = authorisation
         self._me = context.me
+        self._cluster = context.cluster
         self._parameters = context.parameters
         self._clock = context.clock
         self._grid = context.grid
@@ -215,7 +212,7 @@ class SessionFactory:
                 backup=None if backup is None else backup.node,
                 mirror=None if mode is None else mode.value,
                 cluster=self._cluster_list.of(connection.access, supports),
-                following=self._followers.is_followed() if FOLLOW in supports else None,
+                following=self._cluster.is_master if FOLLOW in supports else None,
             )
         )
         if writes_lost:

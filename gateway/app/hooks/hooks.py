@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from math import nan
@@ -43,14 +43,12 @@ class Hooks:
     Args:
         context: of the node.
         sender: posts to receivers.
-        alive: tells which nodes of the cluster live.
     """
 
-    def __init__(self, context: Context, sender: HookSender, *, alive: Callable[[], Collection[NodeRef]]) -> None:
+    def __init__(self, context: Context, sender: HookSender) -> None:
         self._context = context
         self._store = context.grid.hooks
         self._sender = sender
-        self._alive = alive
         self._lease = context.parameters.lease
         self._hooks: dict[HookName, Hook] = {}
         self._deliverers: dict[HookName, tuple[Deliverer, asyncio.Task[None]]] = {}
@@ -120,7 +118,7 @@ class Hooks:
         held: Mapping[HookName, HookHolder] = await self._store.holders()
         self._free = {name: self._free.get(name, now) for name in self._hooks if name not in held}
         mine = {name for name in self._hooks if name in held and held[name].node == me}
-        nodes, patience = sorted({*self._alive(), me}), PATIENCE * self._lease / ROUNDS
+        nodes, patience = sorted({*self._context.cluster.alive, me}), PATIENCE * self._lease / ROUNDS
         names = mine | {
             name for name, since in self._free.items() if now - since >= patience or preferred(name, nodes) == me
         }

@@ -47,9 +47,7 @@ class Reports:
         context: of the node.
         sessions: the sessions held here.
         activity: what happened to them.
-        alive: the nodes whose lease held when this one last looked.
         not_ready: why no new sessions should come here.
-        draining: whether clients are being moved to other nodes.
         connections: how many are open.
         backup: tells the node that has copies of the sessions, if there is one, of how many, and of how many it is to
             have one; None if this node is to have no backup.
@@ -63,9 +61,7 @@ class Reports:
         sessions: Sessions,
         activity: Activity,
         *,
-        alive: Callable[[], Sequence[NodeRef]],
         not_ready: Callable[[], Sequence[str]],
-        draining: Callable[[], bool],
         connections: Callable[[], int],
         backup: Callable[[], tuple[NodeRef | None, int, int]] | None = None,
         suspects: Callable[[], Sequence[NodeRef]] = tuple,
@@ -77,9 +73,9 @@ class Reports:
         self._grid = context.grid
         self._sessions = sessions
         self._activity = activity
-        self._alive = alive
+        self._cluster = context.cluster
+        self._lifecycle = context.lifecycle
         self._not_ready = not_ready
-        self._draining = draining
         self._connections = connections
         self._backup = backup
         self._suspects = suspects
@@ -124,7 +120,7 @@ class Reports:
         """Mark a node as gone whose lease has expired, for those who watch, unless it is back by another run."""
         if not (self._watchers.here or self._watchers.elsewhere):
             return
-        if any(each.node == expired.node for each in self._alive()):
+        if any(each.node == expired.node for each in self._cluster.alive):
             return
         await self._mark(expired, "expired")
 
@@ -136,7 +132,7 @@ class Reports:
         Raises:
             GridUnavailable: some of it may be there still; to be asked again.
         """
-        if any(each.node == lost.node for each in self._alive()):
+        if any(each.node == lost.node for each in self._cluster.alive):
             return
         for name in ("nodes", "slow", "activity"):
             await self._grid.topics.remove(_topic(name, lost), keep=self._parameters.max_window)
@@ -223,9 +219,9 @@ class Reports:
             "slow": {"blocked": sessions.flusher.blocked, "closed": activity.slow_closes},
             "lag": self._lag,
             "grid": {"state": self._grid.state.value, "generation": self._grid.generation},
-            "draining": self._draining(),
+            "draining": self._lifecycle.draining,
             "reasons": list(self._not_ready()),
-            "alive": [str(each) for each in self._alive()],
+            "alive": [str(each) for each in self._cluster.alive],
             "suspects": [str(each) for each in self._suspects()],
             "takeovers": list(self._takeovers()),
             **self._backed_up(),

@@ -8,7 +8,7 @@ that links are shared out again after nodes have come or restarted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from math import inf
@@ -70,7 +70,6 @@ class Carriers:
         context: of the node.
         knowledge: of zones.
         shares: links over which this cluster sends to each other one.
-        alive: tells which nodes of the cluster live.
         changed: told when the node has other links than before; does not wait.
 
     Attributes:
@@ -83,7 +82,6 @@ class Carriers:
         knowledge: Knowledge,
         *,
         shares: int,
-        alive: Callable[[], Collection[NodeRef]],
         changed: Callable[[], None],
     ) -> None:
         self.carried: dict[LinkName, tuple[Target, int, Carrier]] = {}
@@ -93,7 +91,6 @@ class Carriers:
         self._lease = context.parameters.lease
         self._knowledge = knowledge
         self._shares = shares
-        self._alive = alive
         self._changed = changed
         self._free: dict[LinkName, float] = {}
         """The links that nobody had in the round before, with the time since when, as far as this node has seen."""
@@ -157,7 +154,7 @@ class Carriers:
         return now - self._given.get(name, -inf) >= AGAIN * self._lease
 
     def _nodes(self) -> Sequence[NodeRef]:
-        return sorted({*self._alive(), self._me})
+        return sorted({*self._context.cluster.alive, self._me})
 
     async def _round(self, now: float) -> None:
         wanted: dict[LinkName, tuple[Target, int]] = {

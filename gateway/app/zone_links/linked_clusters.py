@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
@@ -25,7 +25,6 @@ from gateway.app.zones.knowledge import ZoneKnowledge
 from gateway.catalogue import log_events
 from gateway.catalogue import zone_link_log_events as log
 from gateway.catalogue import zone_link_metrics as catalogue
-from gateway.core.types import NodeRef
 from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.messages import encode
 from gateway.core.zones.protocol import Members, Purpose, Refuse, Welcome, ZoneRefusal
@@ -59,7 +58,6 @@ class LinkedClusters:
         links: its port for them; not started yet.
         authorisation: says what the principals of links may do.
         zones: what this node knows of zones.
-        alive: tells which nodes of the cluster live.
 
     Attributes:
         knowledge: what is known of zones.
@@ -72,8 +70,6 @@ class LinkedClusters:
         links: ZoneLinks,
         authorisation: Authorisation,
         zones: ZoneKnowledge,
-        *,
-        alive: Callable[[], Collection[NodeRef]],
     ) -> None:
         self.knowledge = Knowledge()
         self.links = links
@@ -84,7 +80,7 @@ class LinkedClusters:
         self._limits = context.parameters.zones.limits
         self._streams = OutgoingStreams(context)
         self._changed = asyncio.Event()
-        self.carriers = Carriers(context, self.knowledge, shares=shares, alive=alive, changed=self._changed.set)
+        self.carriers = Carriers(context, self.knowledge, shares=shares, changed=self._changed.set)
         self._carried: dict[LinkName, CarriedLink] = {}
         self._receivers: dict[LinkName, Receiver] = {}
         self._progress: dict[LinkName, LinkProgress] = {}

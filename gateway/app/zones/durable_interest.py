@@ -38,7 +38,6 @@ class DurableInterest:
     Args:
         context: of the node.
         knowledge: whether the cluster has links.
-        is_master: tells whether this node is the master.
         on_change: called when they have changed.
     """
 
@@ -47,12 +46,11 @@ class DurableInterest:
         context: Context,
         knowledge: ZoneKnowledge,
         *,
-        is_master: Callable[[], bool],
         on_change: Callable[[], None],
     ) -> None:
         self._durables = context.grid.durables
         self._clock = context.clock
-        self._is_master = is_master
+        self._cluster = context.cluster
         self._on_change = on_change
         self._knowledge = knowledge
         self._linked = asyncio.Event()
@@ -90,7 +88,7 @@ class DurableInterest:
             GridUnavailable: to be tried again; what was read before counts meanwhile.
         """
         before, now = self.selectors, self._clock.monotonic()
-        if self._is_master():
+        if self._cluster.is_master:
             self._read, self._read_at = await self._all(), now
         elif now - self._read_at > HELD_SECONDS:
             self._read = frozenset()

@@ -8,7 +8,6 @@ with those that follow it, and the difference to what was told before is written
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -40,15 +39,12 @@ class InterestWriter:
         context: of the node.
         sessions: held here.
         knowledge: whether the cluster has links.
-        is_master: tells whether this node is the master.
 
     Attributes:
         durables: what durable subscriptions select.
     """
 
-    def __init__(
-        self, context: Context, sessions: Sessions, knowledge: ZoneKnowledge, *, is_master: Callable[[], bool]
-    ) -> None:
+    def __init__(self, context: Context, sessions: Sessions, knowledge: ZoneKnowledge) -> None:
         self._me = context.me
         self._grid = context.grid
         self._clock = context.clock
@@ -60,7 +56,7 @@ class InterestWriter:
         self._busy = False
         self._told: AbstractSet[Selector] = frozenset()
         self._told_in = NO_GENERATION
-        self.durables = DurableInterest(context, knowledge, is_master=is_master, on_change=self._changed.set)
+        self.durables = DurableInterest(context, knowledge, on_change=self._changed.set)
         knowledge.on_change(self._look)
 
     async def run(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Final
@@ -24,13 +24,12 @@ class OwnMember:
     Args:
         context: of the node.
         knowledge: what is known of zones.
-        is_master: tells whether this node is the master.
     """
 
-    def __init__(self, context: Context, knowledge: ZoneKnowledge, *, is_master: Callable[[], bool]) -> None:
+    def __init__(self, context: Context, knowledge: ZoneKnowledge) -> None:
         self._grid = context.grid
         self._knowledge = knowledge
-        self._is_master = is_master
+        self._cluster = context.cluster
         self._linked = asyncio.Event()
         knowledge.on_change(self._look)
 
@@ -38,7 +37,7 @@ class OwnMember:
         """Look for ever, while the cluster has links."""
         while True:
             await self._linked.wait()
-            if self._is_master():
+            if self._cluster.is_master:
                 with suppress(GridUnavailable):
                     await self.look()
             await asyncio.sleep(LOOK_SECONDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.app.zones.interest_writer import InterestWriter
@@ -18,18 +16,17 @@ class Zones:
     Args:
         context: of the node.
         sessions: held here.
-        is_master: tells whether this node is the master.
 
     Attributes:
         knowledge: what is known of them.
         interest: what is told of this node's sessions.
     """
 
-    def __init__(self, context: Context, sessions: Sessions, *, is_master: Callable[[], bool]) -> None:
+    def __init__(self, context: Context, sessions: Sessions) -> None:
         self._background = context.background
         self.knowledge = ZoneKnowledge(context)
-        self.interest = InterestWriter(context, sessions, self.knowledge, is_master=is_master)
-        self._own_member = OwnMember(context, self.knowledge, is_master=is_master)
+        self.interest = InterestWriter(context, sessions, self.knowledge)
+        self._own_member = OwnMember(context, self.knowledge)
         context.metrics.watch(catalogue.ZONE_MEMBERS, self._members)
         context.metrics.watch(catalogue.ZONE_JOINS, lambda: len(self.knowledge.table.joins))
         context.metrics.watch(catalogue.ZONE_INTEREST_SELECTORS, lambda: self.interest.told)

@@ -253,7 +253,7 @@ async def test_lists_are_completed_from_pages_up_to_the_limit(
 
 async def test_drain_and_undrain(pair: Pair, terminal: Terminal) -> None:
     assert (await terminal.type("drain", "n2", "--yes"))[:2] == (0, "n2 drains: 0 sessions with a client left\n")
-    assert pair.n2.gateway.node.draining
+    assert pair.n2.gateway.node.lifecycle.draining
     assert (await terminal.type("undrain", "n2"))[:2] == (0, "n2 is ready\n")
 
 
@@ -280,7 +280,7 @@ async def test_nothing_is_done_unless_somebody_means_it(pair: Pair, terminal: Te
     for words in (("drain", "n1"), ("close", "x"), ("delete", "a"), ("revoke", "session", "x")):
         code, _, err = await terminal.type(*words)
         assert (code, "give --yes" in err) == (2, True)
-    assert not pair.n1.gateway.node.draining
+    assert not pair.n1.gateway.node.lifecycle.draining
 
 
 async def test_mistakes_are_told_in_one_line_and_have_exit_code_2(terminal: Terminal, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ async def test_draining_twice_and_undraining_what_does_not_drain_are_harmless(pa
     for path, status in (("undrain", 200), ("drain", 202), ("drain", 202), ("undrain", 200), ("undrain", 200)):
         assert (await pair.asker.ask(pair.n1, "POST", f"/v1/nodes/n1/{path}")).status == status
 
-    assert not pair.n1.gateway.node.draining
+    assert not pair.n1.gateway.node.lifecycle.draining
 
 
 async def test_an_undrain_in_the_middle_moves_nobody_else(tmp_path: Path) -> None:

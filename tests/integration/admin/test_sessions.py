@@ -386,7 +386,7 @@ async def test_a_session_goes_nowhere_if_there_is_nowhere_to_go(pair: Pair) -> N
         answer = await pair.asker.ask(pair.n1, "POST", f"/v1/sessions/{session}/move", json=body)
         assert (answer.status, answer.kind) == (status, kind)
     await pair.asker.ask(pair.n1, "POST", "/v1/nodes/n2/drain")
-    await eventually(lambda: pair.n2.gateway.node.draining)
+    await eventually(lambda: pair.n2.gateway.node.lifecycle.draining)
 
     async def nowhere() -> bool:
         answer = await pair.asker.ask(pair.n1, "POST", f"/v1/sessions/{session}/move")

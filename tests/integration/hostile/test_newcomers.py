@@ -126,7 +126,7 @@ async def test_a_newcomer_gets_in_at_once_though_wrong_secrets_come_from_its_add
 
             hashed = hashing.secrets.index(f"good {number}") - begun
             assert hashed <= 2 * PLACES + NEWCOMERS, "what was being hashed, and what its address is allowed meanwhile"
-        assert not node.gateway.node.not_ready()
+        assert not node.gateway.node.readiness.reasons()
 
 
 async def test_names_that_do_not_exist_take_no_place_from_anybody(users: StaticUsers, hashing: Hashing) -> None:

@@ -271,7 +271,7 @@ async def test_every_login_gets_in_while_wrong_hellos_never_end(
             for number in range(1, USERS):
                 assert (await log_in(node, number, home(number)))["type"] == "welcome"
                 assert (await log_in(node, number, ATTACKER))["type"] == "welcome", "verified before"
-            assert not node.gateway.node.not_ready()
+            assert not node.gateway.node.readiness.reasons()
         finally:
             for each in attackers:
                 each.cancel()

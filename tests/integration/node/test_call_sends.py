@@ -111,7 +111,7 @@ async def test_a_send_whose_answer_was_lost_is_executed_once() -> None:
         grid.lose_answers(1)
         answers = [await send(node, *items, key="k")]
         while answers[-1][0] == 503:
-            await eventually(lambda: not node.gateway.node.not_ready())
+            await eventually(lambda: not node.gateway.node.readiness.reasons())
             answers.append(await send(node, *items, key="k"))
         assert answers[-1][0] == 200
         assert await ready(node) == 30

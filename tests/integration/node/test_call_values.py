@@ -391,7 +391,7 @@ async def test_while_the_grid_is_away_a_call_is_asked_to_come_again() -> None:
         await publish(node, {"a": 1})
         await page(node, "**")
         grid.go_away()
-        await eventually(lambda: bool(node.gateway.node.not_ready()))
+        await eventually(lambda: bool(node.gateway.node.readiness.reasons()))
         for selector in ("a", "**"):
             status, problem = await ask(node, selector)
             assert (status, problem["type"]) == (503, "urn:session-gateway:problem:grid_unavailable"), selector

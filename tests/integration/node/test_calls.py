@@ -127,7 +127,7 @@ async def test_a_call_whose_answer_was_lost_is_executed_once() -> None:
         grid.lose_answers(1)
         answers = [await call(node, body=body, headers=headers)]
         while answers[-1][0] == 503:
-            await eventually(lambda: not node.gateway.node.not_ready())
+            await eventually(lambda: not node.gateway.node.readiness.reasons())
             answers.append(await call(node, body=body, headers=headers))
         assert answers[-1][0] == 200
         seen = [(await anext(aiter(stream))).value for _ in range(30)]
@@ -300,7 +300,7 @@ async def test_while_the_grid_is_away_a_call_is_asked_to_come_again() -> None:
     grid = MemoryGridServer()
     async with running_node(memory=grid) as node:
         grid.go_away()
-        await eventually(lambda: bool(node.gateway.node.not_ready()))
+        await eventually(lambda: bool(node.gateway.node.readiness.reasons()))
         status, problem, headers = await call(node, body={"topic": "t", "value": 1})
         assert (status, problem["type"]) == (503, "urn:session-gateway:problem:grid_unavailable")
         assert "Retry-After" in headers

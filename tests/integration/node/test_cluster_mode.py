@@ -36,7 +36,7 @@ async def test_a_node_that_is_not_the_master_refuses_clients_and_names_it() -> N
         assert await answered(n2) == (503, "1", "n1")
         async with RawClient(n1.url) as raw:
             await raw.hello()
-        assert not n2.gateway.node.not_ready(), "it is ready to take the role"
+        assert not n2.gateway.node.readiness.reasons(), "it is ready to take the role"
         assert not n2.gateway._takes_clients(), "and tells HAProxy a weight of zero"
         assert n1.gateway._takes_clients()
 
@@ -79,7 +79,7 @@ async def test_a_master_that_dies_leaves_its_clients_to_the_next() -> None:
 async def test_without_a_master_nobody_is_taken_and_who_is_connected_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     async with cluster("n1") as [n1], RawClient(n1.url) as raw:
         await raw.hello()
-        monkeypatch.setattr(n1.gateway.node._membership, "_wish", lambda: MasterWish.YIELD)
+        monkeypatch.setattr(n1.gateway.node.readiness, "master_wish", lambda: MasterWish.YIELD)
         await eventually(lambda: master_of(n1) is None)
         assert await answered(n1) == (503, "1", None)
         await raw.send({"type": "ping"})

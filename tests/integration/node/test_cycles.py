@@ -215,7 +215,7 @@ async def left_by(node: TestNode, ending: Ending) -> Counter[str]:
 
 async def one_session(node: TestNode, ending: Ending) -> None:
     # A grid that refused or left unanswered what the session before asked may count as unreachable for a moment.
-    await eventually(lambda: not node.gateway.node.not_ready())
+    await eventually(lambda: not node.gateway.node.readiness.reasons())
     async with RawClient(node.url) as client:
         await client.hello()
         await ending(client)

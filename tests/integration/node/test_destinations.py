@@ -104,7 +104,7 @@ async def test_what_the_grid_has_lost_is_put_back(memory: MemoryGridServer, n1: 
 
 async def test_a_node_is_not_ready_before_it_knows_what_paths_are(n1: TestNode) -> None:
     destinations(n1)._loaded.clear()
-    assert any("what paths are" in reason for reason in n1.gateway.node.not_ready())
+    assert any("what paths are" in reason for reason in n1.gateway.node.readiness.reasons())
 
 
 @pytest.mark.promise("P20")

@@ -23,7 +23,7 @@ async def draining(node: TestNode) -> AsyncIterator[None]:
     """Begin to drain; at the end of the block, which must see every client off, the drain has come to its end."""
     drain = asyncio.create_task(node.gateway.drain())
     try:
-        await eventually(lambda: node.gateway.node.draining)
+        await eventually(lambda: node.gateway.node.lifecycle.draining)
         yield
         async with time_limit(5):
             await drain

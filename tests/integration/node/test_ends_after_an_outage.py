@@ -157,7 +157,7 @@ async def test_a_session_that_is_ahead_of_the_grid_ends_for_good(cluster: Cluste
         await cluster.come_back()
         assert await ending == code
     await cluster.see(GridState.UP)
-    await eventually(lambda: not cluster.n1.gateway.node.not_ready(), within=PATIENCE)
+    await eventually(lambda: not cluster.n1.gateway.node.readiness.reasons(), within=PATIENCE)
 
     await eventually_not_held(cluster, session)
     await eventually(lambda: bool(cluster.n1.log.of(SESSION_ENDED)), within=PATIENCE)
@@ -217,7 +217,7 @@ async def test_a_bye_that_the_grid_has_not_taken_is_not_confirmed() -> None:
             await n1.gateway.close()
             assert await raw.closed() != 1000
         memory.come_back()
-        await eventually(lambda: not n2.gateway.node.not_ready(), within=PATIENCE)
+        await eventually(lambda: not n2.gateway.node.readiness.reasons(), within=PATIENCE)
         async with RawClient(n2.url) as back:
             welcome = await back.resume(opened["token"], attempt=1)
         assert welcome["outcome"] == "failed_over", "nobody was told that it had ended"

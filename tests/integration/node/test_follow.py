@@ -139,7 +139,7 @@ async def test_clients_are_handed_over_when_the_master_changes_and_others_stay(m
                 await carol.publish("t", number)
                 if number == 5:
                     # It gives the role up, and keeps its clients.
-                    monkeypatch.setattr(master.gateway.node._membership, "_wish", lambda: MasterWish.YIELD)
+                    monkeypatch.setattr(master.gateway.node.readiness, "master_wish", lambda: MasterWish.YIELD)
                     master.gateway.node._membership.renew_soon()
             await eventually(lambda: is_at(follower, new))
             recovery = await anext(aiter(follower.recoveries()))

@@ -51,5 +51,5 @@ async def test_a_client_that_is_away_while_the_clock_is_set_finds_its_session(st
 
 async def renewed(node: TestNode) -> None:
     """Wait for the next renewal of a node's lease."""
-    before = node.gateway.node._membership._table
-    await eventually(lambda: node.gateway.node._membership._table is not before, within=PATIENCE)
+    before = node.gateway.node.cluster.table
+    await eventually(lambda: node.gateway.node.cluster.table is not before, within=PATIENCE)

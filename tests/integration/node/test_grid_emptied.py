@@ -193,14 +193,14 @@ async def test_each_loss_is_made_good_once(kind: str) -> None:
             await eventually(lambda node=node: len(node.log.of(events.GRID_RESTORED)) == 1, within=PATIENCE)  # type: ignore[misc]
         await redis.settled()
         # Two renewals later nobody has found anything else to write.
-        tables = [node.gateway.node._membership._table for node in redis.nodes]
+        tables = [node.gateway.node.cluster.table for node in redis.nodes]
         for _ in range(2):
             for place, node in enumerate(redis.nodes):
                 await eventually(
-                    lambda node=node, place=place: node.gateway.node._membership._table is not tables[place],  # type: ignore[misc]
+                    lambda node=node, place=place: node.gateway.node.cluster.table is not tables[place],  # type: ignore[misc]
                     within=PATIENCE,
                 )
-                tables[place] = node.gateway.node._membership._table
+                tables[place] = node.gateway.node.cluster.table
         for node in redis.nodes:
             assert [each["sessions"] for each in node.log.of(events.GRID_RESTORED)] == [SESSIONS // 2]
             assert node.log.of(events.LEASE_LOST) == []

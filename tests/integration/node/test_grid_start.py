@@ -41,7 +41,7 @@ async def test_a_node_started_before_its_redis_adopts_once_and_stays_in_step() -
             # It is time itself that has to pass: the node must have tried a number of times.
             await asyncio.sleep(scaled(AWAY))
             await redis.restart()
-            await eventually(lambda: not gateway.node.not_ready(), within=PATIENCE)
+            await eventually(lambda: not gateway.node.readiness.reasons(), within=PATIENCE)
             assert grid._connection.attachment == 1
             assert log.of(events.LEASE_LOST) == []
 
@@ -50,9 +50,9 @@ async def test_a_node_started_before_its_redis_adopts_once_and_stays_in_step() -
                 await raw.send({"id": 1, "request": 1, "type": "subscribe", "selector": "a/**"})
                 await raw.expect("reply")
                 redis.kill()
-                await eventually(lambda: bool(gateway.node.not_ready()), within=PATIENCE)
+                await eventually(lambda: bool(gateway.node.readiness.reasons()), within=PATIENCE)
                 await redis.restart()
-                await eventually(lambda: not gateway.node.not_ready(), within=PATIENCE)
+                await eventually(lambda: not gateway.node.readiness.reasons(), within=PATIENCE)
                 # Values are read again, once; what is published before they are may come in the place of all before.
                 await raw.expect("notice", where=lambda notice: notice["code"] == "values_reread", within=PATIENCE)
                 replicas = gateway.node.sessions.delivery.replicas

@@ -75,7 +75,7 @@ async def test_nodes_find_each_other_by_the_node_table(grid: MemoryGridServer) -
 
 async def test_a_node_without_links_is_left_alone(grid: MemoryGridServer) -> None:
     async with nodes(grid, "n1") as (n1,), running_node("n2", memory=grid, **FREQUENT_RENEWALS) as n2:
-        await eventually(lambda: len(n1.gateway.node._membership.alive) == 2)
+        await eventually(lambda: len(n1.gateway.node.cluster.alive) == 2)
 
         async def has_told() -> bool:
             return (await n1.gateway.node.administration.nodes.as_reported("n2")).version is not None
@@ -139,7 +139,7 @@ async def test_links_stay_while_the_grid_is_away_and_emptied(grid: MemoryGridSer
         await eventually(lambda: linked(n1, n2))
         grid.go_away()
         grid.come_back(emptied=True)
-        await eventually(lambda: not n1.gateway.node.not_ready() and not n2.gateway.node.not_ready())
+        await eventually(lambda: not n1.gateway.node.readiness.reasons() and not n2.gateway.node.readiness.reasons())
         async with nodes(grid, "n3") as (n3,):
             await eventually(lambda: linked(n1, n3) and linked(n2, n3) and linked(n1, n2))
         assert not any("cluster" in str(each["why"]) for each in n1.log.of(events.LINK_ENDED))
@@ -183,7 +183,7 @@ async def test_a_node_that_joins_an_emptied_grid_late_keeps_its_links(
                 grid.come_back(emptied=True)
             await eventually(lambda: len(tables) > 1)
             assert linked(n1, n2)
-        await eventually(lambda: all(len(each.gateway.node._membership.alive) == 2 for each in both))
+        await eventually(lambda: all(len(each.gateway.node.cluster.alive) == 2 for each in both))
         assert linked(n1, n2)
         for each in both:
             assert not each.log.of(events.LINK_ENDED)
@@ -203,8 +203,8 @@ async def test_a_grid_rolled_back_to_a_former_run_keeps_the_link_to_the_present_
                 grid.come_back(snapshot=before)
                 await eventually(lambda: len(tables) > 1)
                 assert linked(n1, n2)
-            await eventually(lambda: n2.gateway.me in n1.gateway.node._membership.alive)
-            await eventually(lambda: former.gateway.me not in n1.gateway.node._membership.alive)
+            await eventually(lambda: n2.gateway.me in n1.gateway.node.cluster.alive)
+            await eventually(lambda: former.gateway.me not in n1.gateway.node.cluster.alive)
             assert linked(n1, n2)
             assert len(n1.log.of(events.LINK_ENDED)) == ended
             assert not n2.log.of(events.LINK_ENDED)

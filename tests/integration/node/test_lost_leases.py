@@ -55,7 +55,7 @@ async def test_a_living_node_whose_lease_is_lost_keeps_its_sessions() -> None:
         memory.go_away()
         memory.come_back(snapshot=replica)
         nodes = n2.gateway.node._context.grid
-        await eventually(lambda: n1.gateway.me in n2.gateway.node._membership.alive and nodes.generation == 2)
+        await eventually(lambda: n1.gateway.me in n2.gateway.node.cluster.alive and nodes.generation == 2)
         await raw.send({"id": 1, "request": 1, "type": "properties", "set": {"still": "here"}})
         await raw.expect("reply")
         record = await nodes.sessions.find(session)

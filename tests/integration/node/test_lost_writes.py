@@ -185,7 +185,7 @@ async def test_a_grid_that_went_back_while_no_node_knew_better_is_adopted_anew(m
             refused = await raw.resume(token, attempt=1, received=0, oldest=9)
             assert refused["code"] == "grid_unavailable"
         await adopted(n2, 31)
-        await eventually(lambda: not n2.gateway.node.not_ready())
+        await eventually(lambda: not n2.gateway.node.readiness.reasons())
         async with RawClient(n2.url) as raw:
             again = await raw.resume(token, attempt=2, received=0, oldest=9)
             assert again["outcome"] == "failed_over"

@@ -19,7 +19,7 @@ LEASE = 6.0
 
 
 def term_of(node: TestNode) -> int:
-    master = node.gateway.node._membership.master
+    master = node.gateway.node.cluster.master
     assert master is not None
     return master.term
 
@@ -63,7 +63,7 @@ def test_all_know_the_next_master_in_the_moment_in_which_the_lease_of_one_that_d
     """Where nodes hear each other over links: then none of them waits until it renews its own lease."""
 
     def known(node: VirtualNode) -> NodeRef | None:
-        master = node.node._membership.master
+        master = node.node.cluster.master
         return None if master is None else master.node
 
     async def scene(virtual: VirtualCluster) -> None:

@@ -53,7 +53,7 @@ async def test_what_cannot_be_taken_in_is_nobodys_fault_and_the_session_goes_on(
         status, retry_after, why = await rejected(node)
         assert (status, int(retry_after) > 0) == (503, True)
         assert "memory_limit: this node is short of memory" in why
-        assert node.gateway.node.warnings() == ["memory is short"]
+        assert node.gateway.node.readiness.warnings() == ["memory is short"]
         await witness.send({"id": 1, "type": "subscribe", "request": 1, "selector": "a"})
         assert "error" not in await witness.expect("reply"), "who is there is served"
         monkeypatch.setattr(codec, "decode_from_client", decode)

@@ -200,7 +200,7 @@ async def test_tokens_are_handed_out_once_for_each_generation(memory: MemoryGrid
         for _ in range(3):
             memory.go_away()
             memory.come_back()
-            await eventually(lambda: not node.not_ready())
+            await eventually(lambda: not node.readiness.reasons())
         await publish(raw, 1, 1, 1)
         assert not tokens_of_pings(raw)
         for generation in (2, 3):

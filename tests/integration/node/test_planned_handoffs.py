@@ -164,7 +164,7 @@ async def test_a_node_that_drains_accepts_no_sessions_of_others(two: tuple[TestN
     async with RawClient(n1.url) as raw:
         welcome = await subscribed(raw, "a/**", window=600.0)
     await eventually(lambda: held_by(n1, welcome).on_clock)
-    n2.gateway.node._planned_stop.draining = True
+    n2.gateway.node.lifecycle.draining = True
     await n1.gateway.drain()
     assert held(n2, welcome) is None
     record = await n2.gateway.node._context.grid.sessions.find(SessionId(welcome["session"]))

@@ -113,7 +113,7 @@ async def test_a_grid_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatc
         assert "grid" in str(said["error"])
         assert not n1.log.of(events.STOP_CONFIRMED)
         memory.come_back()
-        await eventually(lambda: not n2.gateway.node.not_ready())
+        await eventually(lambda: not n2.gateway.node.readiness.reasons())
         await goes_on(n2, welcome)
 
 

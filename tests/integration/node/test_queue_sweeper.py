@@ -11,14 +11,14 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.cluster import queue_sweeper
-from gateway.app.cluster.shares import share_of
+from gateway.app.runtime.cluster_view import ClusterView
 from gateway.catalogue import log_events
 from gateway.client import connect
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import QueueLimits
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
-from gateway.core.types import Epoch, SessionId, TopicPath
+from gateway.core.types import Epoch, NodeRef, SessionId, TopicPath
 from gateway.ports import GridState, Ownership, QueueBounds
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import scaled
@@ -75,7 +75,7 @@ async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
             Destination(selector=parse_selector(JOBS), limits=QueueLimits(), origin=Origin.ADMINISTRATOR)
         )
         await eventually(lambda: all(each.gateway.node.destinations.table.has_queues for each in nodes))
-        await eventually(lambda: all(len(each.gateway.node._membership.alive) == len(nodes) for each in nodes))
+        await eventually(lambda: all(len(each.gateway.node.cluster.alive) == len(nodes) for each in nodes))
         yield Scene(memory, nodes)
 
 
@@ -120,12 +120,12 @@ async def test_what_a_node_had_yet_to_sweep_when_it_died_others_sweep(
     node = scene.nodes[0].gateway.node
     partition = topic_partition(JOBS, node._context.parameters.topic_depth)
     sweepers = [each.gateway.node.sweepers.queues for each in scene.nodes]
-    (survivor,) = (each for each in sweepers if partition not in share_of(each._me, each._alive(), TOPIC_PARTITIONS))
+    (survivor,) = (each for each in sweepers if partition not in each._cluster.share(TOPIC_PARTITIONS))
     for _ in range(2):
         await survivor.sweep()
     assert await scene.queues.consumers(JOBS) == [scene.ghost]
 
-    monkeypatch.setattr(survivor, "_alive", lambda: [survivor._me])
+    monkeypatch.setattr(survivor, "_cluster", ClusterView(NodeRef.parse("left-alone:r1")))
     for _ in range(2):
         await survivor.sweep()
     assert await scene.queues.consumers(JOBS) == []

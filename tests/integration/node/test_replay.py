@@ -185,7 +185,7 @@ async def test_a_position_from_before_the_grid_lost_writes_is_not_believed() -> 
         memory.come_back(restarted=True)
         token = (await raw.expect("ping", where=lambda packet: "token" in packet))["token"]
         await raw.expect("notice", where=lambda packet: packet["code"] == "grid_lost_writes")
-        await eventually(lambda: not n1.gateway.node.not_ready())
+        await eventually(lambda: not n1.gateway.node.readiness.reasons())
         await ask.publish("a/x", 2)
         await raw.cut()
         async with RawClient(n1.url) as again:

@@ -297,7 +297,7 @@ async def test_an_unreachable_grid_refuses_to_revoke_and_nothing_is_half_done(
         await raw.send({"type": "ping"})
         await raw.expect("pong")
         memory.come_back()
-        await eventually(lambda: not n2.gateway.node.not_ready())
+        await eventually(lambda: not n2.gateway.node.readiness.reasons())
         for node in (n1, n2):
             assert node.gateway.node.revocations.find(PRINCIPAL, "alice") is None
         await revoke(n2, PRINCIPAL, "alice")
@@ -337,7 +337,7 @@ async def test_a_grid_that_forgot_is_told_again(
     memory.come_back(emptied=emptied, snapshot=None if emptied else before)
 
     await eventually(lambda: [each.reason for each in memory.data.revocations.all()] == ["kept"])
-    await eventually(lambda: not n1.gateway.node.not_ready() and not n2.gateway.node.not_ready())
+    await eventually(lambda: not n1.gateway.node.readiness.reasons() and not n2.gateway.node.readiness.reasons())
     async with running_node("n3", memory=memory) as n3:
         for node in (n1, n2, n3):
             assert node.gateway.node.revocations.is_revoked(principal="alice")
@@ -350,7 +350,7 @@ async def test_a_node_serves_nobody_before_it_knows_whom_to_refuse(
         raw, welcome = await opened(stack, n1)
         await raw.cut()
         n1.gateway.node.revocations.loaded = False
-        assert any("revoked" in reason for reason in n1.gateway.node.not_ready())
+        assert any("revoked" in reason for reason in n1.gateway.node.readiness.reasons())
         assert await refused(n1, welcome["token"]) == ("grid_unavailable", 4100)
         async with RawClient(n1.url) as early:
             await early.send({"type": "hello", "principal": "alice"})

@@ -285,7 +285,7 @@ async def test_while_the_grid_is_away_a_page_waits() -> None:
     async with running_node(memory=grid) as node, connect(node.url, "alice") as session:
         await session.publish("a/1", 1)
         grid.go_away()
-        await eventually(lambda: bool(node.gateway.node.not_ready()))
+        await eventually(lambda: bool(node.gateway.node.readiness.reasons()))
         page = asyncio.create_task(session.values("a/*"))
         await eventually(lambda: session._supervisor._machine.unanswered > 0 or page.done())
         grid.come_back()

@@ -172,7 +172,7 @@ async def test_readers_are_told_when_the_grid_has_lost_writes() -> None:
             (*values, complete) = await reader.until("complete")
             assert [each.data["value"] for each in values if each.kind == "message"] in ([1], [])
             assert complete.id.split("-")[1] > before.id.split("-")[1], "a place in the new generation"
-            await eventually(lambda: not node.gateway.node.not_ready())
+            await eventually(lambda: not node.gateway.node.readiness.reasons())
             await publish(node, ("t", 2))
             assert (await reader.next()).data["value"] == 2
 

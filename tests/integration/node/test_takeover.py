@@ -253,7 +253,7 @@ def test_a_node_that_stops_as_planned_is_not_suspected() -> None:
         await asyncio.sleep(3 * LEASE)
         assert not told(cluster, takeover_events.NODE_SUSPECTED)
         assert not told(cluster, events.LEASE_EXPIRED)
-        assert n1.node._membership.alive == (n1.me,)
+        assert n1.node.cluster.alive == (n1.me,)
 
     run_virtually(scene, **INTERVALS)
 

@@ -331,7 +331,7 @@ async def test_a_node_lost_while_redis_stood_still_loses_no_session() -> None:
             running_node("n2", **lease, grid=redis.url, grid_prefix=prefix) as n2,
         ):
             grid = n2.gateway.node._context.grid
-            await eventually(lambda: len(n2.gateway.node._membership.alive) == 2)
+            await eventually(lambda: len(n2.gateway.node.cluster.alive) == 2)
             while True:
                 async with RawClient(n1.url) as raw:
                     opened = await raw.hello(window=scaled(3.0))

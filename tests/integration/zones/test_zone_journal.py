@@ -121,7 +121,7 @@ def test_who_becomes_the_master_tells_so_once() -> None:
         # What a node that dies has not told yet is lost.
         await cluster.until(lambda: len(records(cluster, "master_elected")) == 1)
         cluster.kill(n1)
-        await cluster.until(lambda: n2.node._membership.is_master)
+        await cluster.until(lambda: n2.node.cluster.is_master)
         await cluster.until(lambda: len(records(cluster, "master_elected")) == 2)
         first, second = records(cluster, "master_elected")
         assert (first["node"], first.get("peer")) == ("n1", None)
@@ -136,11 +136,11 @@ def test_a_cluster_without_a_master_is_told_of() -> None:
     async def scene(cluster: VirtualCluster) -> None:
         n1, n2 = await cluster.start("n1", "n2")
         await cluster.until(lambda: len(records(cluster, "master_elected")) == 1)
-        master, other = (n1, n2) if n1.node._membership.is_master else (n2, n1)
+        master, other = (n1, n2) if n1.node.cluster.is_master else (n2, n1)
         # Who is not ready takes no role.
-        other.node.not_ready = lambda: "a test says so"  # type: ignore[method-assign]
+        other.node.readiness.reasons = lambda: ["a test says so"]  # type: ignore[method-assign]
         cluster.kill(master)
-        await cluster.until(lambda: other.node._membership.master is None)
+        await cluster.until(lambda: other.node.cluster.master is None)
         await cluster.until(lambda: bool(records(cluster, "master_missed")))
         (told,) = records(cluster, "master_missed")
         (elected,) = records(cluster, "master_elected")

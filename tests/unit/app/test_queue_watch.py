@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from gateway.app.cluster.queue_watch import MOST_QUEUES, QUEUES_AT_ONCE, QueueFigures, QueueWatch
+from gateway.app.runtime.cluster_view import ClusterView
 from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import Incarnation, NodeId, NodeRef, TopicPath
-from gateway.ports import GridUnavailable, QueueState
+from gateway.ports import GridUnavailable, LeaseTable, QueueState
 
 NODES = tuple(NodeRef(NodeId(f"n{number}"), Incarnation("a")) for number in range(3))
 NOW = 1_000_000.0
@@ -39,7 +40,7 @@ class Context:
     """What a watch needs of a node."""
 
     def __init__(self, grid: Grid, me: NodeRef, *, has_queues: bool = True) -> None:
-        self.me = me
+        self.cluster = ClusterView(me)
         self.grid = type("Parts", (), {"queues": grid})()
         self.clock = type("Clock", (), {"wall": staticmethod(lambda: NOW), "random": staticmethod(lambda: 0.5)})()
         self.destinations = type("Table", (), {"has_queues": has_queues})()
@@ -51,7 +52,8 @@ class Context:
 
 
 def watch_of(context: Any, alive: tuple[NodeRef, ...] = NODES) -> QueueWatch:
-    return QueueWatch(context, alive=lambda: alive)
+    context.cluster.table = LeaseTable(alive, ())
+    return QueueWatch(context)
 
 
 def states(count: int = 200) -> dict[str, QueueState]:
