@@ -129,8 +129,9 @@ class OriginStore(Protocol):
     async def stamp(self, partition: int, events: Sequence[LeavingEvent], *, cluster: ClusterId) -> list[Mark | None]:
         """Stamp events of one topic partition that are about to leave this cluster (``stamps.stamped``).
 
-        Each is one step, in order. However often it is asked of an event, the answer is the same, until a later event
-        of the topic has a stamp.
+        The time of a stamp is when its event had been published, as far as ``note_times`` has noted that, and now
+        otherwise. Each is one step, in order. However often it is asked of an event, the answer is the same, until a
+        later event of the topic has a stamp.
 
         Args:
             partition: which.
@@ -145,11 +146,22 @@ class OriginStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def apply(self, events: Sequence[ForwardedEvent]) -> list[TakeResult]:
+    async def note_times(self) -> None:
+        """Note how far each stream has come by now (``stream_times``); nothing of one that has not gone on.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def apply(self, events: Sequence[ForwardedEvent], *, cluster: ClusterId) -> list[TakeResult]:
         """Take events of other clusters, in order; one answer per event.
 
         Each is one atomic step: of a history that is no duplicate, or of a value that is newer, raise the version,
         store the value, append to the stream, how it came besides. Repeated, it is refused as a duplicate, or as older.
+
+        Args:
+            events: which.
+            cluster: this one.
 
         Raises:
             ValueError: a stamp is not below ``LATEST_STAMP``; nothing was taken.

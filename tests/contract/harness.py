@@ -186,6 +186,10 @@ class Harness(ABC):
         """Name everything that belongs to a session or a node; values and streams of topics stay and do not count."""
 
 
+START_OF_TIME = 1_700_000_000.0
+"""When the virtual clock began, in seconds since 1970."""
+
+
 class MemoryHarness(Harness):
     """The in-memory grid on a virtual clock."""
 
@@ -197,6 +201,7 @@ class MemoryHarness(Harness):
         self.clock = VirtualClock()
         self.server = MemoryGridServer(
             now=self.clock,
+            wall=lambda: START_OF_TIME + self.clock(),
             stream_length=STREAM_LENGTH,
             stream_bytes=STREAM_BYTES,
             history_bytes=HISTORY_BYTES,

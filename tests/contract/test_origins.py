@@ -94,7 +94,7 @@ def taken(result: TakeResult) -> Taken:
 
 async def apply(grid: Grid, *events: ForwardedEvent) -> list[TakeResult]:
     """Take events."""
-    return await grid.origins.apply(events)
+    return await grid.origins.apply(events, cluster=HERE)
 
 
 async def value_of(grid: Grid, topic: TopicPath = TOPIC) -> bytes | None:
@@ -336,7 +336,7 @@ async def test_events_can_be_sent_again_when_the_answer_was_lost(harness: Harnes
     grid = await harness.grid()
     events = [event(str(n), LOG, version=n, at=n, history=LIMITS) for n in range(1, 30)]
     events += [event(str(n), version=n, at=n) for n in range(1, 30)]
-    results = await harness.asked_again(grid, lambda: grid.origins.apply(events))
+    results = await harness.asked_again(grid, lambda: grid.origins.apply(events, cluster=HERE))
     assert all(each in {NotTaken.DUPLICATE, NotTaken.OLDER} for each in results)
     assert await values_in_history(grid) == [str(n).encode() for n in range(1, 30)]
     assert await value_of(grid) == b"29"

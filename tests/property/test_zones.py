@@ -98,6 +98,56 @@ def test_values_converge_whatever_the_clocks_say(seed: int) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 2**32))
+def test_the_value_that_was_published_last_is_left_however_long_links_were_down(seed: int) -> None:
+    """Clocks agree here, and publishes are as far apart as two notes of the time."""
+    world = World(seed)
+    for zone in ("x", "x", "y"):
+        world.cluster(f"{zone}{len(world.clusters)}", zone)
+    for cluster in world.clusters:
+        cluster.selected["**"] += 1
+    world.connect()
+    world.join(world.clusters[1], world.clusters[2], "**")
+    world.join(world.clusters[2], world.clusters[1], "**")
+    world.run(1)
+    world.note_times(until=120)
+    for link in world.links:
+        downs = world.random.random() * 60
+        world.later(downs, partial(break_for_a_while, world, link))
+        if world.random.random() < 0.7:
+            world.later(downs + 3, partial(world.break_, link))
+    moment, last = 5.0, {VALUE: "", "value/b": ""}
+    while moment < 100:
+        topic = world.random.choice([*last])
+        last[topic] = f"{moment}"
+        world.later(moment, partial(publish, world, world.random.choice(world.clusters), topic, last[topic]))
+        moment += 2 + world.random.random() * 10
+    world.run(120)
+    world.settle()
+    for cluster in world.clusters:
+        assert {str(topic): value for topic, (value, _) in cluster.values.items()} == last, cluster.id
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32))
+def test_old_values_that_nobody_asked_for_do_not_win_when_somebody_does(seed: int) -> None:
+    world = World(seed)
+    a, b = world.cluster("a", "x"), world.cluster("b", "x")
+    world.connect()
+    world.note_times(until=100)
+    moments = sorted([world.random.uniform(1, 80), world.random.uniform(1, 80)])
+    older, newer = (a, b) if world.random.random() < 0.5 else (b, a)
+    world.later(moments[0], partial(publish, world, older, VALUE, "older"))
+    world.later(moments[1] + 1.5, partial(publish, world, newer, VALUE, "newer"))
+    world.run(90)
+    for cluster in (a, b):
+        world.select(cluster, "value/*")
+        world.run(world.now + world.random.random() * 5)
+    world.settle()
+    assert [each.values[TopicPath(VALUE)][0] for each in (a, b)] == ["newer", "newer"]
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32))
 def test_what_comes_from_a_member_goes_to_no_member(seed: int) -> None:
     world = World(seed)
     for number in range(4):

@@ -23,7 +23,8 @@ from gateway.core.zones.routes import (
     why_refused,
     why_stopped,
 )
-from gateway.core.zones.stamps import Mark, Origin, Seen, Stamp, StreamPlace, stamped, takes_value
+from gateway.core.zones.stamps import Mark, Origin, Seen, Stamp, StreamPlace, stamp_of, stamped, takes_value
+from gateway.core.zones.stream_times import StreamTimes
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,7 @@ class Cluster:
         self.values: dict[TopicPath, tuple[str, StreamPlace]] = {}
         self.versions: Counter[TopicPath] = Counter()
         self.marks: dict[TopicPath, Mark] = {}
+        self.times = StreamTimes()
         self.seen: dict[tuple[ClusterId, TopicPath], Seen] = {}
         self.cursors: dict[str, int] = {}
         """How far it is in the streams of others, by the names of the links."""
@@ -86,26 +88,37 @@ class Cluster:
     def now(self, world: World) -> int:
         return round(world.now * 1000) + self.skew
 
-    def publish(self, topic: TopicPath, value: str) -> Entry:
-        return self._append(topic, value, _Came())
+    def note_time(self, world: World) -> None:
+        if self.stream:
+            self.times.note(self.stream[-1].place, self.now(world))
 
-    def apply(self, event: Crossed, crossing: Crossing, sender: ClusterId) -> None:
+    def publish(self, topic: TopicPath, value: str) -> Entry:
+        return self._append(topic, value, _Came(), None)
+
+    def apply(self, event: Crossed, crossing: Crossing, sender: ClusterId, world: World) -> None:
         why = why_refused(event.topic, event.path, here=self.place)
         if why is not None or event.origin.cluster == self.id:
             self.refused[why.value if why else "own"] += 1
             return
-        mark = self.marks.get(event.topic)
+        held = self._held(event.topic, world)
         if event.topic in self.histories:
             seen = self.seen.setdefault((event.origin.cluster, event.topic), Seen())
             if event.repeated or not seen.take(event.origin.version):
                 self.refused["duplicate"] += 1
                 return
-        elif not takes_value(mark, event.stamp):
+        elif not takes_value(held, event.stamp):
             self.refused["older"] += 1
             return
-        self._append(event.topic, event.value, _Came(crossing.arrival, event.path, event.origin, sender, event.stamp))
+        came = _Came(crossing.arrival, event.path, event.origin, sender, event.stamp)
+        self._append(event.topic, event.value, came, held)
 
-    def _append(self, topic: TopicPath, value: str, came: _Came) -> Entry:
+    def _held(self, topic: TopicPath, world: World) -> Stamp | None:
+        """Tell the stamp of the value that a topic has, or would get."""
+        _, place = self.values.get(topic, ("", None))
+        time = 0 if place is None else self.times.time_of(place, self.now(world))
+        return stamp_of(self.marks.get(topic), place, cluster=self.id, time=time)
+
+    def _append(self, topic: TopicPath, value: str, came: _Came, held: Stamp | None) -> Entry:
         self.versions[topic] += 1
         version = Version(self.versions[topic])
         place = StreamPlace(1, len(self.stream) + 1)
@@ -113,8 +126,7 @@ class Cluster:
         entry = Entry(place, topic, version, value, came.arrival, came.path, origin, came.sender)
         self.stream.append(entry)
         self.values[topic] = (value, place)
-        mark = self.marks.get(topic)
-        if came.stamp is not None and takes_value(mark, came.stamp):
+        if came.stamp is not None and takes_value(held, came.stamp):
             self.marks[topic] = Mark(place, came.stamp, origin, came.arrival, came.path)
         return entry
 
@@ -122,7 +134,8 @@ class Cluster:
         mark = self.marks.get(entry.topic)
         if entry.arrival is not Arrival.CLIENT:
             return mark.stamp if mark is not None and mark.place == entry.place else None
-        new = stamped(mark, entry.place, entry.version, cluster=self.id, now=self.now(world))
+        time = self.times.time_of(entry.place, self.now(world))
+        new = stamped(mark, entry.place, entry.version, cluster=self.id, time=time)
         if new is not None:
             self.marks[entry.topic] = new
         return None if new is None else new.stamp
@@ -325,10 +338,17 @@ class World:
     def _arrive(self, link: Link, event: Crossed) -> None:
         receiver = link.receiver
         before = len(receiver.stream)
-        receiver.apply(event, link.crossing, link.sender.id)
+        receiver.apply(event, link.crossing, link.sender.id, self)
         self._reached(link, event.at)
         if len(receiver.stream) > before:
             self._wake(receiver)
+
+    def note_times(self, *, until: float) -> None:
+        """Have each cluster note every second how far it is, as its master does."""
+        for cluster in self.clusters:
+            cluster.note_time(self)
+        if self.now + 1.0 <= until:
+            self.later(1.0, lambda: self.note_times(until=until))
 
     def settle(self) -> None:
         """Mend everything, and let it come to rest."""

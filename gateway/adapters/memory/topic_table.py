@@ -15,7 +15,7 @@ from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.topics.versions import BESIDE, is_later, least_version
 from gateway.core.types import Epoch, EventId, GridGeneration, RequestNumber, SessionId, TopicPath, Version
 from gateway.core.zones.routes import ClusterId
-from gateway.core.zones.stamps import Mark
+from gateway.core.zones.stamps import Mark, StreamPlace
 from gateway.ports import (
     NEVER,
     NO_NEW_TOPICS,
@@ -411,17 +411,27 @@ class Topics:
         origins = self._partitions[number].origins
         return [origins.stamp(each, cluster, wall) for each in events]
 
-    def take(self, event: ForwardedEvent, generation: GridGeneration, now: float) -> Taken | NotTaken:
-        """Take one event of another cluster; see ``OriginStore.apply``."""
+    def note_times(self, wall: float) -> None:
+        """See ``OriginStore.note_times``; *wall* is in seconds since 1970."""
+        for partition in self._partitions:
+            end = partition.stream.end
+            if end.sequence:
+                partition.origins.note_time(StreamPlace(end.grid_generation, end.sequence), wall)
+
+    def take(
+        self, event: ForwardedEvent, generation: GridGeneration, now: float, *, cluster: ClusterId, wall: float
+    ) -> Taken | NotTaken:
+        """Take one event of another cluster; see ``OriginStore.apply``. *wall* is in seconds since 1970."""
         topic, history = event.topic, event.history
         number = topic_partition(topic, self._depth)
         partition = self._partitions[number]
         if partition.origins.is_stale(event):
             return NotTaken.STALE
-        why = partition.origins.why_not(event)
+        before = partition.values.get(topic)
+        held = partition.origins.held(before, topic, cluster, wall)
+        why = partition.origins.why_not(event, held)
         if why is not None:
             return why
-        before = partition.values.get(topic)
         full = event.most_topics and (len(partition.values) >= event.most_topics or event.most_topics == NO_NEW_TOPICS)
         if (before is None and full) or (history is not None and not partition.histories.takes(topic)):
             return NotTaken.TOPICS
@@ -436,7 +446,7 @@ class Topics:
             if not event.value:
                 partition.histories.drop(topic, known=True)
             partition.histories.append(value, before, history, now)
-        partition.origins.note(event, value)
+        partition.origins.note(event, value, held)
         partition.forget_removals(now)
         return Taken(value.version, value.event, created=before is None)
 

@@ -167,14 +167,20 @@ class MemoryOriginStore:
             lambda grid, _now: grid.topics.stamp(partition, events, cluster, server.wall())
         )
 
-    async def apply(self, events: Sequence[ForwardedEvent]) -> list[TakeResult]:
+    async def note_times(self) -> None:
+        """See the port."""
+        server = self._connection.server
+        await self._connection.run(lambda grid, _now: grid.topics.note_times(server.wall()))
+
+    async def apply(self, events: Sequence[ForwardedEvent], *, cluster: ClusterId) -> list[TakeResult]:
         """See the port."""
         check_stamps(events)
         server = self._connection.server
 
         def take(grid: GridData, now: float) -> list[TakeResult]:
             chosen = events[: server.publishes_to_execute(len(events))]
-            return [grid.topics.take(each, grid.generation, now) for each in chosen]
+            wall = server.wall()
+            return [grid.topics.take(each, grid.generation, now, cluster=cluster, wall=wall) for each in chosen]
 
         results = await self._connection.run(take)
         if len(results) < len(events):

@@ -112,7 +112,20 @@ class RedisOrigins:
             marks += [_mark(each) for each in reply]
         return marks
 
-    async def apply(self, events: Sequence[ForwardedEvent]) -> list[TakeResult]:
+    async def note_times(self) -> None:
+        """See ``OriginStore.note_times``."""
+        keys, clock, generation = self._keys, self._grid.clock.argument(), self._grid.generation
+        commands = [
+            scripts.ZONE_TIMES(stream, origins, clock, generation)
+            for stream, origins in zip(keys.stream, keys.origins, strict=True)
+        ]
+        replies = await self._grid.batcher.submit(commands)
+        self._see_to(replies)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise fresh(reply)
+
+    async def apply(self, events: Sequence[ForwardedEvent], *, cluster: ClusterId) -> list[TakeResult]:
         """See ``OriginStore.apply``."""
         if not events:
             return []
@@ -120,7 +133,7 @@ class RedisOrigins:
         steps = self._steps(events)
         kept = [topic for step in steps for topic in step.kept]
         try:
-            replies = await self._grid.batcher.submit([self._command(each) for each in steps], gated=True)
+            replies = await self._grid.batcher.submit([self._command(each, cluster) for each in steps], gated=True)
             self._see_to(replies)
         except BaseException:
             self._writer.forget(kept)
@@ -215,7 +228,7 @@ class RedisOrigins:
                 step.kept[event.topic] = (event.history, added if known is None else known[1] + added)
         return steps
 
-    def _command(self, step: _Step) -> Command:
+    def _command(self, step: _Step, cluster: ClusterId) -> Command:
         keys, partition, first = self._keys, step.partition, step.first
         logs: list[Argument] = []
         told: list[Argument] = []
@@ -229,9 +242,10 @@ class RedisOrigins:
             *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),
             keys.origins[partition],
             *logs,
+            self._grid.clock.argument(),
             *(self._grid.generation, self._grid.stream_length, self._grid.stream_bytes),
             *(first.most_topics, first.most_bytes, RESTORED_REMOVAL_MS),
-            *(first.link, first.term, MOST_LINKS, MOST_ORIGINS, FORGET_COUNT, len(step.events)),
+            *(first.link, first.term, MOST_LINKS, MOST_ORIGINS, FORGET_COUNT, cluster, len(step.events)),
             *(part for each in step.events for part in _arguments(each)),
             *told,
             more=len(logs),

@@ -260,7 +260,7 @@ class Receiver:
         """Have events taken; as long as the grid does not, nothing is acknowledged, and the sender waits."""
         while forwarded:
             try:
-                results = await self._context.grid.origins.apply(forwarded)
+                results = await self._context.grid.origins.apply(forwarded, cluster=self._knowledge.cluster)
             except GridUnavailable:
                 await asyncio.sleep(GRID_RETRY)
                 continue

@@ -7,6 +7,7 @@ from gateway.app.registry.sessions import Sessions
 from gateway.app.zones.interest_writer import InterestWriter
 from gateway.app.zones.knowledge import ZoneKnowledge
 from gateway.app.zones.own_member import OwnMember
+from gateway.app.zones.stream_time_keeper import StreamTimeKeeper
 from gateway.catalogue import zone_metrics as catalogue
 
 
@@ -27,6 +28,7 @@ class Zones:
         self.knowledge = ZoneKnowledge(context)
         self.interest = InterestWriter(context, sessions, self.knowledge)
         self._own_member = OwnMember(context, self.knowledge)
+        self._stream_times = StreamTimeKeeper(context, self.knowledge)
         context.metrics.watch(catalogue.ZONE_MEMBERS, self._members)
         context.metrics.watch(catalogue.ZONE_JOINS, lambda: len(self.knowledge.table.joins))
         context.metrics.watch(catalogue.ZONE_INTEREST_SELECTORS, lambda: self.interest.told)
@@ -38,6 +40,7 @@ class Zones:
         self._background.forever(self.interest.run, "interest")
         self._background.forever(self.interest.durables.run, "durable-interest")
         self._background.forever(self._own_member.run, "own-member")
+        self._background.forever(self._stream_times.run, "stream-times")
 
     def _members(self) -> float:
         zone = self.knowledge.table.zone

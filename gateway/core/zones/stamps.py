@@ -1,13 +1,15 @@
 """Which events count: each one once, whichever ways it came (Z1), and of the values of a topic the newest (Z6).
 
-**Values.** A value that crosses has a *stamp*: the time at which its cluster stamped it, and which cluster that is. A
+**Values.** A value that crosses has a *stamp*: the time by which it had been published, and which cluster that was. A
 cluster takes a value only if its stamp is above the one that it holds for the topic. Stamps are compared everywhere in
 the same way, so that all clusters that get all values end with the same one. A repeated value has the stamp that is
 held already. Times are of the clocks of grids, which differ. So a cluster that stamps a value of its own gives it a
 time above the stamp that it holds: what was published knowing a value counts as later than it, whatever the clocks say.
 
-A cluster's own values are stamped when they are about to leave, in the order in which they were published. One that was
-overtaken by a value from elsewhere before that has no stamp, and whoever keeps only values leaves it out.
+A cluster's own values are stamped when they are about to leave, in the order in which they were published. That may be
+long after they were, as a link was down or nobody asked for them. So the time is not that of the stamping
+(``stream_times``), and a value that has no stamp yet is compared by the one that it would get. A value that was
+overtaken by one from elsewhere before it left has no stamp, and whoever keeps only values leaves it out.
 
 **Histories** take every event. They remember by the cluster that published it which versions of a topic they have, as
 ranges: two ways to a cluster need not be equally fast, so that a lower version may come after a higher one.
@@ -32,7 +34,8 @@ class Stamp(NamedTuple):
     """Which of two values is the newer one; compared by its fields in their order.
 
     Attributes:
-        time: in milliseconds since 1970, by the clock of the grid that stamped it, or later than that.
+        time: by which the value had been published, in milliseconds since 1970, by the clock of its grid, or later than
+            that.
         cluster: which one.
     """
 
@@ -83,12 +86,31 @@ class Mark:
     path: Path = ()
 
 
-def takes_value(mark: Mark | None, stamp: Stamp | None) -> bool:
-    """Tell whether a value from elsewhere takes the place of what a topic has, of which *mark* is the last stamp."""
-    return stamp is not None and (mark is None or stamp > mark.stamp)
+def takes_value(held: Stamp | None, stamp: Stamp | None) -> bool:
+    """Tell whether a value from elsewhere takes the place of what a topic has.
+
+    Args:
+        held: the stamp of that value (``stamp_of``).
+        stamp: that of the one from elsewhere.
+    """
+    return stamp is not None and (held is None or stamp > held)
 
 
-def stamped(mark: Mark | None, place: StreamPlace, version: Version, *, cluster: ClusterId, now: int) -> Mark | None:
+def stamp_of(mark: Mark | None, place: StreamPlace | None, *, cluster: ClusterId, time: int) -> Stamp | None:
+    """Tell the stamp of the value that a topic has; of one that has none yet, which one it would get now.
+
+    Args:
+        mark: the topic's.
+        place: of the event that brought the value; None if there is no value.
+        cluster: this one.
+        time: by which the event had been published, in milliseconds since 1970.
+    """
+    if place is None or (mark is not None and place <= mark.place):
+        return None if mark is None else mark.stamp
+    return _next_stamp(mark, cluster, time)
+
+
+def stamped(mark: Mark | None, place: StreamPlace, version: Version, *, cluster: ClusterId, time: int) -> Mark | None:
     """Stamp an event that is about to leave.
 
     Args:
@@ -96,16 +118,19 @@ def stamped(mark: Mark | None, place: StreamPlace, version: Version, *, cluster:
         place: of the event. Events are stamped in the order of their places, but they may be stamped again.
         version: of the event.
         cluster: this one.
-        now: what the grid's clock says, in milliseconds since 1970.
+        time: by which the event had been published, by the grid's clock, in milliseconds since 1970.
 
     Returns:
         The mark of the event: the same one however often it is asked for. None if a later event has a stamp already;
         then it has been stamped before, or overtaken.
     """
     if mark is None or mark.place < place:
-        time = now if mark is None else max(now, mark.stamp.time + 1)
-        return Mark(place, Stamp(time, cluster), Origin(cluster, version))
+        return Mark(place, _next_stamp(mark, cluster, time), Origin(cluster, version))
     return mark if mark.place == place else None
+
+
+def _next_stamp(mark: Mark | None, cluster: ClusterId, time: int) -> Stamp:
+    return Stamp(time if mark is None else max(time, mark.stamp.time + 1), cluster)
 
 
 @dataclass(slots=True)

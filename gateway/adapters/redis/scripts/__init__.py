@@ -208,12 +208,13 @@ _TAKEN: Final = ("sizes", "removals", "origins")
 ZONE_DROP: Final = Script("zone_drop", keys=3, begins=_ZONES)
 ZONE_ENTER: Final = Script("zone_enter", keys=3, begins=_ZONES)
 ZONE_LEAVE: Final = Script("zone_leave", keys=3, begins=_ZONES)
-ZONE_PUBLISH: Final = Script("zone_publish", keys=5, begins=(*_TAKEN, "no_logs"))
+ZONE_PUBLISH: Final = Script("zone_publish", keys=5, timed=True, begins=(*_TAKEN, "no_logs"))
 ZONE_PUT: Final = Script("zone_put", keys=3, begins=_ZONES)
 ZONE_READ: Final = Script("zone_read", keys=3, begins=("foreign_ids", "revisions"))
-ZONE_RECORD: Final = Script("zone_publish", keys=5, begins=(*_TAKEN, "logs"))
+ZONE_RECORD: Final = Script("zone_publish", keys=5, timed=True, begins=(*_TAKEN, "logs"))
 """``ZONE_PUBLISH`` of topics with history."""
 ZONE_STAMP: Final = Script("zone_stamp", keys=2, timed=True, begins=("origins",))
+ZONE_TIMES: Final = Script("zone_times", keys=2, timed=True, begins=("origins",))
 
 SCRIPTS: Final[tuple[Script, ...]] = tuple(each for each in list(globals().values()) if isinstance(each, Script))
 """All of them: each new connection loads them before anything else, so that no pipeline meets an unknown script."""

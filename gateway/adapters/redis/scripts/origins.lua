@@ -4,10 +4,12 @@
 --                <origin cluster> <origin version> <arrival> <path>", '' if there is none; and which versions its history
 --                has of those that each cluster has published, "<first>-<last> …"
 --                '' -> "<link> <term>;…": of the last carrier of each link, the latest one last
+--                '/times' -> "<place> <time>;…": how far the stream had come at some times (ms); no topic has this name
 --
 -- A place is "<generation>-<sequence>" in the stream of the partition. A path is places separated by commas, '-' if there
--- are none. The rules are those of gateway/core/zones/stamps.py, and so are the numbers.
+-- are none. The rules are those of gateway/core/zones/stamps.py and stream_times.py, and so are the numbers.
 local MOST_RANGES = 16
+local TIMES, MOST_TIMES = '/times', 128
 
 -- Reads what is remembered of a topic.
 local function read_origins(stored)
@@ -48,6 +50,40 @@ end
 -- Tells whether a stamp is above that of a mark.
 local function is_newer(known, time, cluster)
   return not known.time or time > known.time or (time == known.time and is_above(cluster, known.cluster))
+end
+
+-- Reads how far the stream had come at which times. Returns these notes, and the place of the last one.
+local function read_times(stored)
+  stored = stored or ''
+  return {stored = stored}, string.match(string.sub(stored, -64), '(%d+%-%d+) %d+;$')
+end
+
+local function read_notes(times)
+  if not times.notes then
+    times.notes = {}
+    for place, time in string.gmatch(times.stored, '(%d+%-%d+) (%d+);') do
+      times.notes[#times.notes + 1] = {place, tonumber(time)}
+    end
+  end
+  return times.notes
+end
+
+-- Tells the time by which an event had been published, now at the latest.
+local function time_of(times, newest, place, now)
+  if not newest or is_before(newest, place) then
+    return now
+  end
+  local notes = read_notes(times)
+  local low, high = 1, #notes
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if is_before(notes[middle][1], place) then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return notes[low][2]
 end
 
 local function set_mark(known, place, time, cluster, rest)

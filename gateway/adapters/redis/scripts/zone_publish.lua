@@ -18,7 +18,8 @@
 -- ARGV[9] most links of which the term is remembered
 -- ARGV[10] most clusters of which a history remembers what it has
 -- ARGV[11] most removals to forget in this step
--- ARGV[12] how many events follow, and of each: topic; value as JSON text, '' for a removal; origin cluster and version;
+-- ARGV[12] id of this cluster
+-- ARGV[13] how many events follow, and of each: topic; value as JSON text, '' for a removal; origin cluster and version;
 --         time and cluster of the stamp, '-' if there is none; arrival; path; '1' if it is told again else '0'; and '1' if
 --         the topic keeps history here, else '0'
 -- Of topics with history the keys and arguments that logs.lua says follow.
@@ -26,15 +27,16 @@
 --         'older', 'stale', 'topics', 'bytes', 'origins'; or, instead of all, 'generation' if the grid is of another one,
 --         or 'emptied' as in topic_publish, or an error if Redis refuses to write
 --
--- Invariant: a history has each event of a cluster at most once; the stamps of the values that a topic gets rise. What
+-- Invariant: a history has each event of a cluster at most once; the stamps of the values that a topic gets rise, where one
+-- of this cluster that was not stamped yet counts with the stamp that it would get. What
 -- comes from an earlier carrier than what came before by the same link is refused. An entry says itself how it came, and
 -- older releases read it as that of a restored value, which is in its place.
--- Needs sizes.lua, removals.lua, origins.lua, and logs.lua or no_logs.lua.
+-- Needs clock.lua, sizes.lua, removals.lua, origins.lua, and logs.lua or no_logs.lua.
 local time = redis.call('TIME')
 local clock_now = time[1] * 1000 + math.floor(time[2] / 1000)
 local generation, length, stream_bytes, most, most_bytes, keep_removal = unpack(ARGV, 1, 6)
 local link, term, most_links, most_origins = unpack(ARGV, 7, 10)
-local count, first = tonumber(ARGV[12]), 13
+local here, count, first = ARGV[12], tonumber(ARGV[13]), 14
 local least = (generation - 1) * 4294967296
 local values, stream, removed, sizes, origins = unpack(KEYS, 1, 5)
 
@@ -47,7 +49,9 @@ local asked = {''}
 for number = 1, count do
   asked[number + 1] = ARGV[first + 10 * (number - 1)]
 end
+asked[count + 2] = TIMES
 local remembered = read_all(origins, asked)
+local times, newest_note = read_times(remembered[count + 2])
 asked[1], asked[count + 2] = nil, ''
 local stored = redis.call('HMGET', values, unpack(asked, 2, count + 2))
 
@@ -102,7 +106,12 @@ for number = 1, count do
     topics[topic] = known
   end
   local refused, seen, others, clusters
-  local newer = stamp ~= '-' and is_newer(known, tonumber(stamp), stamper)
+  local current = known
+  if known.event and (not known.place or is_before(known.place, known.event)) then
+    local published = time_of(times, newest_note, known.event, math.floor(now))
+    current = {time = known.time and math.max(published, known.time + 1) or published, cluster = here}
+  end
+  local newer = stamp ~= '-' and is_newer(current, tonumber(stamp), stamper)
   if logged == '0' then
     refused = not newer and 'older'
   elseif again == '1' then

@@ -8,13 +8,15 @@
 -- ARGV[3..] topic, version, and place of each
 -- Result  the mark of each, '' if a later event of its topic has one; or 'stale' or 'emptied' as in topic_publish
 --
--- Invariant: stamps of a topic rise, whatever the clock says. An event has one stamp for good.
+-- Invariant: stamps of a topic rise, whatever the clock says. An event has one stamp for good; its time is when it had been
+-- published, as far as that was noted (zone_times.lua), and now otherwise.
 -- Needs clock.lua, origins.lua.
 local _, why = last_place(KEYS[1], ARGV[1])
 if why then
   return why
 end
 local result, known, written = {}, {}, {}
+local times, newest = read_times(read_all(KEYS[2], {TIMES})[1])
 for at = 3, #ARGV, 3 do
   local topic, version, place = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local origins = known[topic]
@@ -23,7 +25,7 @@ for at = 3, #ARGV, 3 do
     known[topic] = origins
   end
   if not origins.place or is_before(origins.place, place) then
-    local time = math.floor(now)
+    local time = time_of(times, newest, place, math.floor(now))
     if origins.time then
       time = math.max(time, origins.time + 1)
     end
