@@ -94,14 +94,14 @@ class RequestLane(Generic[S]):
         pending: the requests of the session, to which others than the lane add nothing.
     """
 
-    __slots__ = ("_is_halted", "_pending", "_space", "_task", "_workforce")
+    __slots__ = ("_has_left", "_is_halted", "_pending", "_space", "_task", "_workforce")
 
     def __init__(self, workforce: Workforce[S], pending: PendingRequests) -> None:
         self._workforce = workforce
         self._pending = pending
         self._task: asyncio.Task[None] | None = None
         self._space: asyncio.Event | None = None
-        self._is_halted = False
+        self._is_halted = self._has_left = False
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -146,10 +146,10 @@ class RequestLane(Generic[S]):
             await asyncio.wait([self._task])
 
     async def room(self) -> None:
-        """Wait until more may be read from the client."""
+        """Wait until more may be read from the client, or nothing of it is executed here any more."""
         if self._space is None:
             self._space = asyncio.Event()
-        while limit := self.exceeded:
+        while (limit := self.exceeded) and not self._has_left:
             if limit == "limit_node_request_bytes":
                 self._workforce.wait(self)
             self._space.clear()
@@ -190,7 +190,7 @@ class RequestLane(Generic[S]):
 
         What has been begun may be executed all the same; it stays *started*.
         """
-        self._is_halted = True
+        self._is_halted = self._has_left = True
         self._workforce.change(self._pending.bytes, 0)
         self.look_again()
         if self._task is not None and self._task is not asyncio.current_task():

@@ -97,7 +97,7 @@ class Copies:
         log: number of the log; 0 before the first frame.
         sequence: of the last frame.
         size: bytes of all, about.
-        refused: slots of copies that were given up since this was last emptied.
+        refused: slots of copies that were given up since this was last emptied, and are not here again.
     """
 
     def __init__(self, most_bytes: int = 0) -> None:
@@ -248,6 +248,8 @@ class Copies:
                 copy = Copy(session, slot, Epoch(epoch), read_cut(cut, frame, "whole"))
                 self._slots[slot] = self._sessions[session.id] = copy
                 self.size += copy.size
+                if slot in self.refused:
+                    self.refused.remove(slot)
                 self._bound(copy)
             case _:
                 frame.fail("whole", "a list of sessions")

@@ -181,14 +181,25 @@ class MirrorLog(Generic[S]):
         for session in self.sessions():
             self.remove(session)
 
-    def refused(self, slot: int) -> None:
-        """The backup has no room for the copy of a session: it has none until ``write_again``, and after that."""
+    def refused(self, slot: int, sequence: int) -> bool:
+        """The backup has no room for the copy of a session: it has none until ``write_again``, and after that.
+
+        Args:
+            slot: of the session.
+            sequence: of the last frame that the backup had taken in when it said so. If the session was written whole
+                after that, it is not known yet whether there is room for it.
+
+        Returns:
+            Whether that counts.
+        """
         tap = self._by_slot.get(slot)
-        if tap is not None:
-            tap.is_whole = False
-            tap.is_refused = True
-            tap.rewrote()
-            self._give_up(tap)
+        if tap is None or tap.whole_in > sequence:
+            return False
+        tap.is_whole = False
+        tap.is_refused = True
+        tap.rewrote()
+        self._give_up(tap)
+        return True
 
     def write_again(self, slot: int) -> None:
         """The backup may have room again for the copy of a session that it had refused; it waits in the line."""

@@ -18,24 +18,31 @@ PATIENCE: Final = 60.0
 class Bench:
     """A gate, a session that waits for the backup, and the log that tells of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: MirrorMode = MirrorMode.SYNC, *, has_backup: bool = True) -> None:
+        self.now = 0.0
         self.tap = SimpleNamespace(is_queued=False, must_rewrite=False, is_whole=True, written=0, whole_in=0)
         self.log = SimpleNamespace(number=1, sequence=7, acknowledged=7, has_news=False, tap=lambda _session: self.tap)
         self.written: list[bytes] = []
         context: Any = SimpleNamespace(
-            clock=SimpleNamespace(monotonic=lambda: 0.0),
+            clock=SimpleNamespace(monotonic=lambda: self.now),
             metrics=MemoryMetrics(),
             parameters=SimpleNamespace(mirror=SimpleNamespace(patience=PATIENCE)),
         )
-        source: Any = SimpleNamespace(log=self.log, lag=lambda _now: 0.0)
+        source: Any = SimpleNamespace(log=self.log if has_backup else None, lag=lambda _now: 0.0)
         self.gate = OutputGate(
-            context, source, mode_of=lambda _: MirrorMode.SYNC, is_needed=lambda: True, notify=lambda *_: None
+            context, source, mode_of=lambda _: mode, is_needed=lambda: True, notify=lambda *_: None
         )
+        self.mode = mode
+        self.connection = self.connect()
+
+    def connect(self) -> GatedConnection:
+        """Give a session a connection."""
         below: Any = SimpleNamespace(write=self.written.append, backlog=lambda: 0, is_closing=False)
-        self.connection = GatedConnection(below, self.gate)
-        self.connection.session = session = SimpleNamespace(dropped=False)  # type: ignore[assignment]
-        self.connection.mode, self.connection.waits = MirrorMode.SYNC, True
-        session.connection = self.connection
+        connection = GatedConnection(below, self.gate)
+        connection.session = session = SimpleNamespace(dropped=False)  # type: ignore[assignment]
+        connection.mode, connection.waits = self.mode, True
+        session.connection = connection
+        return connection
 
     def write(self, message: bytes) -> None:
         """Write what was numbered in this turn."""
@@ -92,3 +99,33 @@ async def test_a_session_that_is_yet_to_be_copied_goes_on_waiting(bench: Bench) 
     bench.log.acknowledged = 8
     bench.gate.progressed()
     assert bench.written == [b"first"]
+
+
+@pytest.mark.promise("P20")
+async def test_connections_that_clients_gave_up_are_not_kept_while_there_is_no_backup() -> None:
+    """With ``strict`` they hear nothing, and try again: nothing of the attempts before may stay."""
+    bench = Bench(MirrorMode.STRICT, has_backup=False)
+    given_up = [bench.connect() for _ in range(5)]
+    for each in (*given_up, bench.connection):
+        each.write(b"welcome")
+    for each in given_up:
+        each._connection.is_closing = True  # type: ignore[misc]
+    bench.now = 2 * PATIENCE
+    bench.gate._look()
+    assert list(bench.gate._waiting) == list(bench.gate._undecided) == [bench.connection]
+    assert (bench.written, [each.backlog() for each in given_up]) == ([], [0] * 5)
+    bench.gate.close()
+
+
+async def test_connections_that_were_given_up_are_not_kept_when_the_backup_goes() -> None:
+    bench = Bench(MirrorMode.STRICT)
+    bench.tap.is_queued = True
+    bench.write(b"welcome")
+    bench.connection._connection.is_closing = True  # type: ignore[misc]
+    bench.now = 2 * PATIENCE
+    bench.gate._look()
+    bench.gate._source.log = None  # type: ignore[misc]
+    bench.gate.progressed()
+    assert not bench.gate._waiting
+    assert not bench.gate._undecided
+    bench.gate.close()

@@ -181,6 +181,23 @@ async def test_a_session_waits_at_its_bound_in_bytes() -> None:
     assert (bench.load.bytes, bench.load.holders) == (0, 0)
 
 
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize("bounds", [{"requests": 2}, {"request_bytes": 3000}, {"most": 3000}])
+async def test_nobody_waits_for_room_in_a_session_that_is_left(bounds: dict[str, int]) -> None:
+    """Its requests stay unanswered here: who waits would keep the session, and all it holds, for ever."""
+    bench = Bench(**bounds)
+    lane = bench.lane(1000, 1000, 1000, 1000)
+    room = asyncio.create_task(lane.room())
+    await asyncio.sleep(0)
+    assert not room.done()
+    await lane.halt(within=0.0)
+    lane.leave()
+    await asyncio.wait_for(room, 60)
+    assert len(lane) == 4
+    assert (bench.load.bytes, bench.load.holders) == (0, 0)
+    assert not bench.force._waiting
+
+
 async def test_at_the_bound_of_the_node_the_greedy_wait_and_the_modest_go_on() -> None:
     bench = Bench(most=10_000)
     greedy = [bench.lane(1000, 1000, 1000) for _ in range(4)]

@@ -141,7 +141,7 @@ def test_copies_take_a_bounded_part_of_memory_and_who_has_none_is_told() -> None
         send(sessions[:1], Run.of(Outgoing("a", b"x" * 10_000)))
         pair.tick(place)
         for slot in pair.copies.refused:
-            pair.log.refused(slot)
+            pair.log.refused(slot, place)
             pair.log.write_again(slot)
         pair.copies.refused.clear()
     assert pair.copies.size <= 200_000
@@ -153,7 +153,7 @@ def test_who_has_no_room_has_no_copy_until_it_is_written_again_whatever_happens_
     session = pair.session("s")
     pair.tick()
     (slot,) = pair.copies.refused
-    pair.log.refused(slot)
+    pair.log.refused(slot, 1)
     tap = pair.log.tap(session)
     assert tap is not None
     send([session], Run.of(Outgoing("a", b'"type":"update"}')))
@@ -167,6 +167,34 @@ def test_who_has_no_room_has_no_copy_until_it_is_written_again_whatever_happens_
     copy = pair.copies.copy_of(SessionId("s"))
     assert copy is not None
     assert copy.session.machine.last_numbered == session.machine.last_numbered == 2
+
+
+@pytest.mark.promise("P13")
+@pytest.mark.parametrize("is_told_late", [False, True])
+def test_a_refusal_that_crosses_a_rewrite_leaves_no_copy_that_goes_stale(*, is_told_late: bool) -> None:
+    """The backup had no room for what was before, and has room for what it has been sent since."""
+    pair = Pair(most_bytes=1)
+    session = pair.session("s")
+    pair.tick()
+    said = pair.copies.refused.copy()
+    if is_told_late:
+        pair.copies.refused.clear()
+    pair.copies._most_bytes = 0
+    session.machine.withhold(lambda topic: topic == "a")
+    pair.tick(2)
+    assert said == [1]
+    if is_told_late:
+        assert not pair.log.refused(1, 1), "what was said of the first frame"
+    assert pair.copies.refused == []
+    send([session], Run.of(Outgoing("b", b'"type":"update"}')))
+    pair.tick(3)
+    copy = pair.copies.copy_of(session.id)
+    assert copy is not None
+    assert copy.session.machine.last_numbered == session.machine.last_numbered == 1
+    pair.log.write_again(1)
+    send([session], Run.of(Outgoing("b", b'"type":"update"}')))
+    pair.tick(4)
+    assert copy.session.machine.last_numbered == 2
 
 
 def test_nothing_is_counted_for_what_was_acknowledged() -> None:

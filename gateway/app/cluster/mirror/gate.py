@@ -147,7 +147,7 @@ class OutputGate:
         log = self._source.log
         if log is None:
             for connections in self._by_need.values():
-                self._undecided.update(dict.fromkeys(connections))
+                self._undecided.update(dict.fromkeys(each for each in connections if each.held))
             self._by_need.clear()
             return
         for need in sorted(each for each in self._by_need if each <= log.acknowledged):
@@ -238,9 +238,10 @@ class OutputGate:
     def _lapse(self, connection: GatedConnection, now: float) -> None:
         session = connection.session
         if connection.mode is MirrorMode.STRICT and session is not None and not session.dropped:
-            if connection.is_ending:
+            if connection.is_closing:
                 connection.drop()
                 self._waiting.pop(connection, None)
+                self._undecided.pop(connection, None)
             else:
                 # It goes on waiting; its client, who hears nothing, gives the connection up in the end.
                 connection.held[0] = connection.held[0]._replace(since=now)
@@ -401,10 +402,11 @@ class GatedConnection:
             self._connection.write(message)
 
     def drop(self) -> None:
-        """Forget what is held, and close."""
+        """Forget what is held, and close, unless the connection is over already."""
         self.held.clear()
         self._held_bytes = 0
-        self._connection.close(*self._end)
+        if self.is_ending:
+            self._connection.close(*self._end)
 
     def _hold(self, message: bytes | None, why: _Held | None) -> None:
         last = self.held[-1] if self.held else _Held(0, 0, 0.0, b"")

@@ -423,11 +423,10 @@ class MirrorSource:
             _, sent, size = self._unacknowledged.popleft()
             self._unacknowledged_bytes -= size
             self._metrics.observe(catalogue.MIRROR_LAG_SECONDS, now - sent)
-        if said.refused:
-            self._refused += said.refused
-            for slot in said.refused:
-                log.refused(slot)
-            asyncio.get_running_loop().call_later(REFUSED_PAUSE, self._send_again, log, said.refused)
+        refused = [slot for slot in said.refused if log.refused(slot, said.sequence)]
+        if refused:
+            self._refused += refused
+            asyncio.get_running_loop().call_later(REFUSED_PAUSE, self._send_again, log, refused)
         self._see_whole()
         if self._gate is not None:
             self._gate.progressed()
