@@ -128,11 +128,14 @@ class ResumeHandler:
         session = self._sessions.get(attempt.token.session)
         if session is not None:
             check_port(session.roles, at_admin_port=attempt.at_admin_port)
-            async with session.resuming:
-                # It may have been dropped by whoever held the lock, and again while the grid is asked.
-                claimed = None if session.dropped else await self._claimer.claim_held(session, attempt)
-                if claimed is not None:
-                    return await self._ladder.recover(claimed)
+            try:
+                async with session.resuming:
+                    # It may have been dropped by whoever held the lock, and again while the grid is asked.
+                    claimed = None if session.dropped else await self._claimer.claim_held(session, attempt)
+                    if claimed is not None:
+                        return await self._ladder.recover(claimed)
+            finally:
+                self._sessions.resumed_or_not(session)
         claimed = await self._claimer.claim_stored(attempt)
         # Nobody else knows of it yet, so this does not wait; but who resumes it next has to.
         async with claimed.session.resuming:

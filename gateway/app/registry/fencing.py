@@ -301,8 +301,9 @@ class Fencing:
                     session = sessions[index]
                     if result is Restored.WRITTEN:
                         session.stored_under = stored_under
-                        if not record.connected and not session.connected and session.epoch == record.epoch:
-                            session.on_clock = True
+                        if not session.connected and session.epoch == record.epoch:
+                            # Who resumes it just now may be refused yet: the grid does not know that it is away.
+                            session.on_clock = not record.connected
                         if recreate and session.present is not None:
                             # Its trees may have lost it, too; ``PresenceKeeper`` sees to that.
                             session.present = dict.fromkeys(session.present, b"")

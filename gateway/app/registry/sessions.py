@@ -231,6 +231,11 @@ class Sessions:
             if session.handlers:
                 self._when_present(session)
 
+    def resumed_or_not(self, session: Session) -> None:
+        """A resume is decided: if it came to nothing, the window of a session that was written as connected starts."""
+        if self._store.replicated and not (session.connected or session.on_clock or session.dropped):
+            self._gone.put(session, None)
+
     def _wait_for_client(self, session: Session) -> None:
         """Keep a session for its window, within the bounds for those without clients."""
         session.left_at = self._clock.monotonic()

@@ -282,3 +282,19 @@ async def test_the_ends_of_many_sessions_come_by_one_timer(start: Start) -> None
     assert {task.get_name() for task in asyncio.all_tasks()} <= tasks
 
     assert await asyncio.gather(*(client.closed() for client, _ in clients)) == [4006] * 50
+
+
+@pytest.mark.promise("P7")
+async def test_a_resume_that_is_refused_just_after_a_lost_lease_leaves_the_session_on_the_clock(start: Start) -> None:
+    """It was written again as one that is just coming back. Given back like that, it would stay for ever."""
+    cluster = await start()
+    client, welcome = await cluster.opened(cluster.n1, fresh())
+    session = cluster.held(cluster.n1, welcome["session"])
+    await client.cut()
+    await eventually(lambda: session.on_clock)
+    cluster.n1.gateway.node._store.lease_expired()
+    assert cluster.n1.gateway.node._store.must_restore(session)
+    _, error = await cluster.resumed(cluster.n1, welcome, 1, secret=fresh(sub="mallory"), principal="mallory")
+    assert (error["type"], error["code"]) == ("error", "unauthenticated")
+    await eventually(lambda: session.on_clock and not session.resuming.locked())
+    assert not cluster.stored(welcome["session"]).connected
