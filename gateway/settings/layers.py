@@ -49,6 +49,28 @@ NONE: Final = "none"
 """Takes back what a lower layer gave to a setting that can do without a value."""
 
 
+_SERVICE_LINK: Final = re.compile(
+    r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)", re.ASCII
+)
+_SERVICE_PORT: Final = re.compile(r"(?:\w+_)?PORT", re.ASCII)
+_SERVICE_URL: Final = re.compile(r"(?:tcp|udp|sctp)://\S+")
+
+
+def is_service_link(name: str, text: str) -> bool:
+    """Tell whether a container platform has put a variable into the environment by itself, to tell of a service.
+
+    Kubernetes does so for each Service of the namespace, under its name: a Service ``gateway-zone`` gives pods
+    ``GATEWAY_ZONE_SERVICE_HOST``, ``GATEWAY_ZONE_PORT`` and others.
+
+    Args:
+        name: of the variable, without the prefix of the program.
+        text: its value. ``…_PORT`` is what people write by mistake, too; that of a service is a URL.
+    """
+    if _SERVICE_LINK.fullmatch(name) is not None:
+        return True
+    return _SERVICE_PORT.fullmatch(name) is not None and _SERVICE_URL.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """Whose settings they are.
@@ -59,7 +81,6 @@ class Program:
         prefix: of every environment variable that is the program's.
         file_variable: the one that names the TOML file, as ``--config`` does.
         others: variables with the prefix that are not settings.
-        foreign: what others put into the environment with the same prefix; None if nobody does.
     """
 
     settings: Mapping[str, Setting]
@@ -67,7 +88,6 @@ class Program:
     prefix: str
     file_variable: str
     others: Collection[str] = ()
-    foreign: re.Pattern[str] | None = None
 
 
 class Layers:
@@ -158,7 +178,7 @@ class Layers:
             elif (
                 variable.startswith(program.prefix)
                 and variable not in ours
-                and (program.foreign is None or program.foreign.fullmatch(variable) is None)
+                and not is_service_link(variable.removeprefix(program.prefix), text)
             ):
                 self._unknown(variable, variable, ours)
 

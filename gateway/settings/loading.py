@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,9 +33,6 @@ OTHER_VARIABLES: Final[dict[str, str]] = {
 }
 """Variables that are not settings of a node."""
 
-_SERVICE_LINK: Final = re.compile(r"GATEWAY_(?:SERVICE_(?:HOST|PORT)\w*|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)")
-"""What container platforms put into the environment by themselves when some service is called ``gateway``."""
-
 RANDOM_KEY_BYTES: Final = 32
 """Of the key that development mode makes up: as long as the digest that it keys."""
 
@@ -48,7 +44,6 @@ NODE: Final = Program(
     prefix=ENVIRONMENT_PREFIX,
     file_variable="GATEWAY_CONFIG",
     others=OTHER_VARIABLES,
-    foreign=_SERVICE_LINK,
 )
 """Whose settings they are."""
 

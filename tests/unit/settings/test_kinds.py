@@ -54,6 +54,7 @@ ALL_KINDS: list[Kind[Any]] = [
         (Listen(), "127.0.0.1:8101", HostPort("127.0.0.1", 8101)),
         (Listen(), "[::1]:0", HostPort("::1", 0)),
         (Listen(), "gateway.internal:80", HostPort("gateway.internal", 80)),
+        (Listen(), "[10.42.0.7]:9101", HostPort("10.42.0.7", 9101)),
         (GridUrl(), "redis://localhost:6379/0", "redis://localhost:6379/0"),
         (GridUrl(), "unix:///run/redis.sock", "unix:///run/redis.sock"),
         (Auth(), "anonymous", AnonymousUsers()),

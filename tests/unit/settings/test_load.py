@@ -7,6 +7,7 @@ import pytest
 
 from gateway.adapters.tokens import LEAST_KEY_BYTES as LEAST_OF_SIGNER
 from gateway.settings import SETTINGS, AnonymousUsers, ConfigurationError, Loaded, Settings, StaticUsers, load
+from gateway.settings.layers import is_service_link
 from gateway.settings.places import LEAST_KEY_BYTES
 
 KEY = "k" * 32
@@ -82,10 +83,31 @@ def test_none_takes_back_what_a_lower_layer_gave() -> None:
     assert loaded({"GATEWAY_AGENT": "127.0.0.1:1"}, flags={"agent": "none"}).settings.agent is None
 
 
-def test_variables_that_container_platforms_make_up_are_no_mistakes() -> None:
-    injected = {"GATEWAY_PORT": "tcp://10.0.0.1:80", "GATEWAY_SERVICE_HOST": "10.0.0.1", "GATEWAY_PORT_80_TCP": "x"}
+@pytest.mark.parametrize("service", ["GATEWAY", "GATEWAY_ZONE", "GATEWAY_2_ADMIN"])
+def test_variables_that_container_platforms_make_up_are_no_mistakes(service: str) -> None:
+    injected = {
+        f"{service}_SERVICE_HOST": "10.0.0.1",
+        f"{service}_SERVICE_PORT": "8401",
+        f"{service}_SERVICE_PORT_ZONE": "8401",
+        f"{service}_PORT": "tcp://10.0.0.1:8401",
+        f"{service}_PORT_8401_TCP": "tcp://10.0.0.1:8401",
+        f"{service}_PORT_8401_TCP_PROTO": "tcp",
+        f"{service}_PORT_8401_TCP_PORT": "8401",
+        f"{service}_PORT_8401_TCP_ADDR": "10.0.0.1",
+    }
 
     assert loaded(injected).settings == loaded().settings
+
+
+@pytest.mark.parametrize("variable", ["GATEWAY_PORT", "GATEWAY_ADMIN_PORT", "GATEWAY_LISTEN_HOST"])
+def test_a_port_that_somebody_gives_is_not_taken_for_what_a_platform_makes_up(variable: str) -> None:
+    assert f"{variable}: there is no such setting" in problems({variable: "9101"})
+
+
+def test_no_setting_is_called_as_what_a_platform_makes_up() -> None:
+    for each in SETTINGS.values():
+        name = each.variable.removeprefix("GATEWAY_")
+        assert not is_service_link(name, "tcp://10.0.0.1:80"), each.name
 
 
 @pytest.mark.parametrize(
