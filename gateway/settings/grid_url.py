@@ -111,11 +111,14 @@ def read_grid_url(text: str) -> GridPlace:
         *some, last = (f"{each}://" for each in SCHEMES)
         raise Unfit(f"does not begin with {', '.join(some)} or {last}")
     kind, tls = SCHEMES[scheme]
+    if "#" in text:
+        # What follows would be no part of the password any more, and what precedes it would be a host and a port.
+        raise Unfit("has a #, which must be written %23 in a password")
+    rest, _, query = text.removeprefix(f"{scheme}://").partition("?")
+    if query and not all(re.match("[^=]+=", option) for option in query.split("&")):
+        raise Unfit("has a ? that no options name=value follow; in a password it must be written %3F")
     if kind is GridKind.SINGLE:
         return _single(text, tls=tls)
-    rest, _, query = text.removeprefix(f"{scheme}://").partition("?")
-    if "#" in text:
-        raise Unfit("has a #, which must be written %23 in a password")
     authority, _, path = rest.partition("/")
     login, at, listed = authority.rpartition("@")
     hosts = tuple(_host(each, _DEFAULT_PORTS[kind]) for each in listed.split(","))
@@ -126,7 +129,7 @@ def read_grid_url(text: str) -> GridPlace:
 
 def _single(text: str, *, tls: bool) -> GridPlace:
     if tls or text.startswith("redis://"):
-        authority = re.split(r"[/?#]", text.partition("://")[2], maxsplit=1)[0]
+        authority = re.split(r"[/?]", text.partition("://")[2], maxsplit=1)[0]
         if "," in authority.rpartition("@")[2]:
             raise Unfit("names several hosts, which redis+sentinel:// or redis+cluster:// could")
     try:

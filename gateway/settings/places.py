@@ -87,7 +87,7 @@ class GridUrl(Kind[str]):
         if at:
             parts = parts._replace(netloc=f"{user.partition(':')[0]}:…@{host}")
         # redis-py also takes credentials from the query; nothing there is needed to recognise the grid.
-        return urlunsplit(parts._replace(query="…" if parts.query else ""))
+        return urlunsplit(parts._replace(query="…" if parts.query else "", fragment=""))
 
 
 @dataclass(frozen=True, slots=True)

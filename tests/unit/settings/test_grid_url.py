@@ -84,3 +84,22 @@ def test_nothing_secret_is_shown() -> None:
     assert GridUrl().show(GridUrl().read(url)) == "redis+sentinel://bob:…@h1,h2/m/0?…"
     assert "hunter" not in repr(read_grid_url(url))
     assert GridUrl().show("redis+cluster://:hunter2@h1:1,h2:2") == "redis+cluster://:…@h1:1,h2:2"
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss", "redis+cluster", "unix"])
+@pytest.mark.parametrize(
+    ("password", "sentence"), [("12#swordfish", "must be written %23"), ("12?swordfish", "must be written %3F")]
+)
+def test_a_password_that_ends_a_url_is_refused_and_not_shown(scheme: str, password: str, sentence: str) -> None:
+    """Taken literally it would be a host called gateway with port 12, and the rest no secret."""
+    url = f"{scheme}://gateway:{password}@10.0.0.1:6379/0"
+    with pytest.raises(Unfit, match=sentence) as caught:
+        read_grid_url(url)
+    assert "swordfish" not in str(caught.value)
+    assert "swordfish" not in GridUrl().show(url)
+
+
+def test_a_password_that_is_written_as_it_must_be_is_masked() -> None:
+    url = "redis://gateway:12%23sword%3Ffish@10.0.0.1:6379/0?health_check_interval=5"
+    assert read_grid_url(url).redis_url() == url
+    assert GridUrl().show(url) == "redis://gateway:…@10.0.0.1:6379/0?…"
