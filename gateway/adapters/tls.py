@@ -52,7 +52,28 @@ ZONE_ALPN: Final = ("gateway-zone",)
 
 
 class CertificateError(GatewayError):
-    """Files for TLS cannot be used; the message names the file, and never repeats what is in it."""
+    """Files for TLS cannot be used; the message names the file, and never repeats what is in it.
+
+    Args:
+        file: which of them.
+        complaint: what is wrong with it.
+        remedy: what to do.
+
+    Attributes:
+        file: as given.
+        complaint: as given.
+        remedy: as given.
+    """
+
+    def __init__(self, file: Path, complaint: str, remedy: str) -> None:
+        self.file = file
+        self.complaint = complaint
+        self.remedy = remedy
+        super().__init__(f"{file}: {complaint}; {remedy}")
+
+
+_READABLE: Final = "name a file that this user may read"
+_CERTIFICATES: Final = "name a file with the certificate in PEM, followed by those between it and its authority"
 
 
 class _Encrypted(Exception):
@@ -109,25 +130,27 @@ class ServerTls:
         except OSError as error:
             raise self._complaint(error) from None
         except _Encrypted:
-            raise CertificateError(f"{self._key}: the key has a passphrase; give it without one, mode 600") from None
+            raise CertificateError(self._key, "the key has a passphrase", "give it without one, mode 600") from None
         if self._client_ca is not None:
             try:
                 context.load_verify_locations(self._client_ca)
             except OSError as error:
-                raise CertificateError(
-                    f"{self._client_ca}: holds no certificates of authorities ({_reason(error)})"
-                ) from None
+                raise no_authorities(self._client_ca, error) from None
             context.verify_mode = CERT_REQUIRED
         return context, expires
 
     def _complaint(self, error: OSError) -> CertificateError:
         if not isinstance(error, SSLError):
-            return CertificateError(
-                f"{self._key}: the key cannot be read ({_reason(error)}); name a file that this user may read"
-            )
+            return CertificateError(self._key, f"the key cannot be read ({_reason(error)})", _READABLE)
         if error.reason == "KEY_VALUES_MISMATCH":
-            return CertificateError(f"{self._key}: is the key of another certificate than {self._certificate}")
-        return CertificateError(f"{self._key}: is no key in PEM for {self._certificate} ({_reason(error)})")
+            return CertificateError(
+                self._key,
+                f"is the key of another certificate than {self._certificate}",
+                "name the two that belong together",
+            )
+        return CertificateError(
+            self._key, f"is no key in PEM for {self._certificate} ({_reason(error)})", "name a file with the key in PEM"
+        )
 
 
 class MutualTls:
@@ -216,8 +239,9 @@ class LinkTls(MutualTls):
         names = node_names(self._certificate)
         if self._node not in names:
             raise CertificateError(
-                f"{self._certificate}: the certificate is for {', '.join(sorted(names)) or 'no node'}, and this node "
-                f"is {self._node}; make one with gateway keys link {self._node}"
+                self._certificate,
+                f"the certificate is for {', '.join(sorted(names)) or 'no node'}, and this node is {self._node}",
+                f"make one with gateway keys link {self._node}",
             )
         return loaded
 
@@ -238,6 +262,13 @@ class ZoneTls(MutualTls):
         super().__init__(certificate, key=key, ca=ca, alpn=ZONE_ALPN)
 
 
+def no_authorities(file: Path, error: OSError) -> CertificateError:
+    """Say that a file has no certificates of authorities, or cannot be read."""
+    return CertificateError(
+        file, f"holds no certificates of authorities ({_reason(error)})", "name a file with their certificates in PEM"
+    )
+
+
 def node_names(certificate: Path) -> frozenset[str]:
     """List the nodes that a certificate is for: its DNS names, and what its URIs name.
 
@@ -250,9 +281,9 @@ def node_names(certificate: Path) -> frozenset[str]:
     except x509.ExtensionNotFound:
         return frozenset()
     except OSError as error:
-        raise CertificateError(f"{certificate}: the certificate cannot be read ({_reason(error)})") from None
+        raise CertificateError(certificate, f"the certificate cannot be read ({_reason(error)})", _READABLE) from None
     except ValueError:
-        raise CertificateError(f"{certificate}: holds no certificate in PEM") from None
+        raise CertificateError(certificate, "holds no certificate in PEM", _CERTIFICATES) from None
     uris = names.get_values_for_type(x509.UniformResourceIdentifier)
     return frozenset(
         (
@@ -267,16 +298,14 @@ def _expiry(file: Path) -> float:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise CertificateError(
-            f"{file}: the certificate cannot be read ({_reason(error)}); name a file that this user may read"
-        ) from None
+        raise CertificateError(file, f"the certificate cannot be read ({_reason(error)})", _READABLE) from None
     try:
         certificate = x509.load_pem_x509_certificates(content)[0]
         expires = certificate.not_valid_after_utc
     except ValueError:
-        raise CertificateError(f"{file}: holds no certificate in PEM") from None
+        raise CertificateError(file, "holds no certificate in PEM", _CERTIFICATES) from None
     if expires <= datetime.fromtimestamp(time.time(), UTC):
-        raise CertificateError(f"{file}: the certificate expired on {expires:%Y-%m-%d}; renew it")
+        raise CertificateError(file, f"the certificate expired on {expires:%Y-%m-%d}", "renew it")
     return expires.timestamp()
 
 

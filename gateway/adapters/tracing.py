@@ -33,7 +33,18 @@ _NAMES: Final[Mapping[Operation, str]] = {operation: f"gateway {operation.value}
 
 
 class TracingUnavailable(GatewayError):
-    """Traces are wanted, and the library for them is not installed."""
+    """Traces are wanted, and the library for them is not installed.
+
+    Attributes:
+        complaint: what is wrong.
+        remedy: what to do.
+    """
+
+    complaint = "traces is on, but OpenTelemetry is not installed"
+    remedy = "install the extra `otel` of the gateway's package, or turn traces off"
+
+    def __init__(self) -> None:
+        super().__init__(f"{self.complaint}: {self.remedy}")
 
 
 class _Notes:
@@ -79,6 +90,19 @@ class OpenTelemetryTracer:
         self._provider.shutdown()
 
 
+def check_installed() -> None:
+    """Make sure that the extra is installed; begins nothing.
+
+    Raises:
+        TracingUnavailable: it is not.
+    """
+    try:
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter  # noqa: PLC0415 - an extra
+        import opentelemetry.sdk.trace.export  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise TracingUnavailable from error
+
+
 def exporting_tracer(node: str) -> OpenTelemetryTracer:
     """Make a tracer that sends spans by OTLP over HTTP, in the background and in batches.
 
@@ -88,16 +112,12 @@ def exporting_tracer(node: str) -> OpenTelemetryTracer:
     Raises:
         TracingUnavailable: the extra is not installed.
     """
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
-        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - an extra
-        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise TracingUnavailable(
-            "traces is on, but OpenTelemetry is not installed: install the extra `otel` of the gateway's package, or "
-            "turn traces off"
-        ) from error
+    check_installed()
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - an extra
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - an extra
+
     # Variables win over what is given here.
     resource = Resource.create({"service.name": SERVICE, "service.instance.id": node, "service.version": __version__})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)

@@ -1,6 +1,6 @@
 """Puts a node together: the only place that names concrete adapters.
 
-``parameters`` turns settings into numbers, ``parts`` makes single parts of them, ``assembly`` joins those into a node,
+``parameters`` turns settings into numbers, ``files`` reads files that they name, ``parts`` makes single parts of them, ``assembly`` joins those into a node,
 ``reloading`` reads files again, and ``process`` runs a node until it is told to stop.
 """
 

@@ -36,6 +36,15 @@ from gateway.app.security.verifications import Verifications
 from gateway.authenticators import Authentication, Surroundings
 from gateway.bootstrap.bound_ports import bound
 from gateway.bootstrap.descriptors import FEW, UNLIMITED, Descriptors
+from gateway.bootstrap.files import (
+    check_admin_authorities,
+    check_traces,
+    journal_of,
+    link_tls,
+    server_tls,
+    tls_to_nodes,
+    zone_tls,
+)
 from gateway.bootstrap.parameters import parameters_of
 from gateway.bootstrap.parts import (
     admin_names,
@@ -43,13 +52,8 @@ from gateway.bootstrap.parts import (
     effective_configuration,
     event_log,
     grid_of,
-    journal_of,
-    link_tls,
     links_of,
-    server_tls,
-    tls_to_nodes,
     zone_links_of,
-    zone_tls,
 )
 from gateway.bootstrap.reload import FileReloader
 from gateway.catalogue import log_events as events
@@ -102,6 +106,7 @@ class Gateway:
         if isinstance(log, StructuredEventLog):
             self.metrics.watch(LOG_LINES_LOST, lambda: log.dropped_lines)
         self.log: EventLog = CountedEventLog(log, self.metrics)
+        check_traces(settings)
         self._tracer = exporting_tracer(settings.node) if settings.traces else None
         if settings.auth is None:
             raise AssertionError("the settings are checked before: without authentication no node starts")
@@ -125,6 +130,7 @@ class Gateway:
             metrics=self.metrics,
             log=self.log,
         )
+        check_admin_authorities(settings)
         self._zone_links = zone_links_of(settings, self._tls.zones, metrics=self.metrics)
         self._links = links_of(
             settings, self.me, self._tls.links, started=clock.wall(), metrics=self.metrics, log=self.log

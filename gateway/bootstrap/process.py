@@ -15,8 +15,6 @@ from gateway.adapters.destination_file import DestinationFileError
 from gateway.adapters.logging import capture_standard_library
 from gateway.adapters.policy import PolicyFileError
 from gateway.adapters.service_manager import Systemd
-from gateway.adapters.tls import CertificateError
-from gateway.adapters.tracing import TracingUnavailable
 from gateway.bootstrap.assembly import Gateway
 from gateway.bootstrap.descriptors import raise_limit
 from gateway.bootstrap.parts import event_log
@@ -71,8 +69,6 @@ async def _serve(settings: Settings) -> int:
         PolicyFileError,
         DestinationFileError,
         TokensFileError,
-        CertificateError,
-        TracingUnavailable,
     ) as error:
         return _complain(error, exit_code=EXIT_CONFIGURATION)
     except OSError as error:

@@ -44,6 +44,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     that was given, with its place. Exit code 2 if the node would refuse to start.
     """
     loaded = load_from_options(file, given)
+    _check_files(loaded)
     authentication = _check_authentication(loaded)
     policy = None if loaded.settings.policy is None else policy_of(loaded.settings.policy)
     destinations = None if loaded.settings.destinations is None else _destinations_of(loaded.settings.destinations)
@@ -51,7 +52,7 @@ def check_config(file: Path | None, **given: str | bool | None) -> None:
     hooks = None if read_hooks is None else read_hooks()
     administrators = _check_administrators(loaded)
     undefined = _undefined_roles(administrators, policy)
-    links = _check_links(loaded)
+    links = _links_of(loaded.settings)
     console = Console()
     console.print(_given_table(loaded))
     if not loaded.settings.token_keys_are_random:
@@ -121,23 +122,28 @@ def _undefined_roles(administrators: AdminTokens | None, policy: Policy | None) 
         yield f"the role {role!r} of {', '.join(tokens)} is neither built in nor in the policy; it allows nothing"
 
 
-def _check_links(loaded: Loaded) -> str | None:
-    settings = loaded.settings
+def _check_files(loaded: Loaded) -> None:
+    """Read what a node reads besides when it starts.
+
+    Raises:
+        ConfigurationError: with everything for which it would not start.
+    """
+    # Imported here: the other commands start faster without the server.
+    from gateway.bootstrap.files import unusable  # noqa: PLC0415
+
+    if problems := tuple(unusable(loaded.settings, loaded.places.__getitem__)):
+        raise ConfigurationError(problems)
+
+
+def _links_of(settings: Settings) -> str | None:
     if settings.link is None:
         return None
-    if settings.link_tls_certificate is None or settings.link_tls_ca is None:
-        return f"{settings.link}, in clear text"
-    # Imported here: the other commands start faster without it.
-    from gateway.adapters.tls import CertificateError, LinkTls  # noqa: PLC0415
+    # Imported here: the other commands start faster without the server.
+    from gateway.bootstrap.files import link_tls  # noqa: PLC0415
 
-    try:
-        tls = LinkTls(settings.node, settings.link_tls_certificate, key=settings.link_tls_key, ca=settings.link_tls_ca)
-    except CertificateError as error:
-        complaint, _, remedy = str(error).rpartition("; ")
-        place = loaded.places["link_tls_certificate"]
-        raise ConfigurationError(
-            [Problem(place, complaint or str(error), remedy if complaint else "`gateway keys link` makes good ones")]
-        ) from None
+    tls = link_tls(settings)
+    if tls is None:
+        return f"{settings.link}, in clear text"
     return f"{settings.link}, with a certificate until {datetime.fromtimestamp(tls.expires, UTC):%Y-%m-%d}"
 
 
@@ -163,9 +169,12 @@ def _open_files(settings: Settings) -> Iterator[str]:
         settings.tls_key or settings.tls_certificate,
         settings.admin_tls_key or settings.admin_tls_certificate,
         settings.link_tls_key or settings.link_tls_certificate,
+        settings.zone_tls_key or settings.zone_tls_certificate,
     )
-    for file in (settings.token_keys_file, settings.token_verify_keys_file, *secret_files(settings.auth), *tls_keys):
-        if file is not None and file.stat().st_mode & stat.S_IROTH:
+    keys = (settings.token_keys_file, settings.token_verify_keys_file, settings.journal_principals_key_file)
+    for file in (*keys, *secret_files(settings.auth), *tls_keys):
+        # One that is not there is not read, such as the key of links where there are no links.
+        if file is not None and file.exists() and file.stat().st_mode & stat.S_IROTH:
             yield f"{file} holds secrets and can be read by every user of this machine (chmod o-r {file})"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.app.journal.principals import hashed_with
-from gateway.bootstrap.parts import journal_of
+from gateway.bootstrap.files import journal_of
 from gateway.settings import ConfigurationError, Settings
 from gateway.settings.checks import check
 from gateway.settings.values import PrincipalNames
