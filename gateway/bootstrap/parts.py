@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from typing import Final
 
 from gateway.adapters.logging import StructuredEventLog
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
@@ -20,9 +19,6 @@ from gateway.ports import EventLog, Grid, Metrics
 from gateway.ports.administration import SettingView
 from gateway.settings import SETTINGS, HostPort, Settings
 
-_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - it is asked for, not bound
-"""Hosts that stand for all addresses of a machine, and are none themselves."""
-
 
 def event_log(settings: Settings) -> StructuredEventLog:
     """Make the log that the settings ask for; it writes to standard output."""
@@ -37,7 +33,8 @@ def zone_links_of(settings: Settings, tls: ZoneTls | None, *, metrics: Metrics) 
         return None
     listen = settings.zone_listen
     host, port = ("", 0) if listen is None else (listen.host, listen.port)
-    advertised = settings.zone_advertise or HostPort(socket.gethostname() if host in _EVERYWHERE else host, 0)
+    everywhere = listen is not None and listen.is_everywhere
+    advertised = settings.zone_advertise or HostPort(socket.gethostname() if everywhere else host, 0)
     return StreamZoneLinks(
         None if listen is None else host,
         port,
@@ -54,10 +51,8 @@ def links_of(
     """Make the links to other nodes; None if none are configured."""
     if settings.link is None:
         return None
-    listens_everywhere = settings.link.host in _EVERYWHERE
-    advertised = settings.link_advertise or HostPort(
-        socket.gethostname() if listens_everywhere else settings.link.host, 0
-    )
+    everywhere = settings.link.is_everywhere
+    advertised = settings.link_advertise or HostPort(socket.gethostname() if everywhere else settings.link.host, 0)
     return StreamPeerLinks(
         me,
         started=started,
@@ -121,8 +116,13 @@ def admin_names(settings: Settings) -> tuple[str, ...]:
 
 
 def advertised_admin(settings: Settings, port: int) -> str:
-    """Where other nodes reach the admin port."""
-    everywhere = settings.admin.host in _EVERYWHERE
-    listening = HostPort(socket.gethostname() if everywhere else settings.admin.host, port)
+    """Where other nodes reach the admin port.
+
+    Args:
+        settings: of this node.
+        port: on which it listens.
+    """
+    listening = socket.gethostname() if settings.admin.is_everywhere else settings.admin.host
+    given = settings.admin_advertise or HostPort(listening, port)
     scheme = "http" if settings.admin_tls_certificate is None else "https"
-    return f"{scheme}://{settings.admin_advertise or listening}"
+    return f"{scheme}://{HostPort(given.host, given.port or port)}"

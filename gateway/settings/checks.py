@@ -20,6 +20,9 @@ from gateway.settings.values import HostPort, PrincipalNames
 LEASE_RENEWALS: Final = 2
 """Renewals that must fit into a lease: one may fail without costing it."""
 
+ROUNDING: Final = 1e-6
+"""Seconds by which a sum of decimal numbers may be off."""
+
 ACKS_PER_BUFFER: Final = 2
 """Acknowledgements that must fit into a resend buffer: it may not fill up only because none was due yet."""
 
@@ -81,6 +84,7 @@ def check(settings: Settings, place: Place) -> Iterator[Problem]:
         place: tells where a setting was given.
     """
     yield from _orders(settings, place)
+    yield from _slow_answers(settings, place)
     yield from _ports(settings, place)
     yield from _keys(settings, place)
     yield from check_tls(settings, place)
@@ -109,6 +113,25 @@ def _orders(settings: Settings, place: Place) -> Iterator[Problem]:
             )
 
 
+def _slow_answers(settings: Settings, place: Place) -> Iterator[Problem]:
+    """One command that takes too long must not cost the lease.
+
+    A node renews after each pause of lease_renew. If it gives up a renewal after grid_timeout, the next one comes a
+    pause later, and has to come before the lease ends that the renewal before these two has given.
+    """
+    needed = LEASE_RENEWALS * settings.lease_renew + settings.grid_timeout
+    if settings.grid is None or needed <= settings.lease + ROUNDING:
+        return
+    names = ("grid_timeout", "lease_renew", "lease")
+    shown = [f"{name} is {SETTINGS[name].show(getattr(settings, name))}" for name in names]
+    yield Problem(
+        _places(place, *names),
+        f"{shown[0]}, {shown[1]} and {shown[2]}",
+        f"grid_timeout and {LEASE_RENEWALS} times lease_renew must be at most lease together, because a renewal that "
+        "is not answered in time is tried again after a pause, and until then the lease must last",
+    )
+
+
 def _places(place: Place, *names: str) -> str:
     """Name the places where somebody gave one of *names*; at least the first name itself."""
     given = dict.fromkeys(where for where in map(place, names) if where != "default")
@@ -120,14 +143,18 @@ def _ports(settings: Settings, place: Place) -> Iterator[Problem]:
         (each.name or "listen", each.listen) for each in client_interfaces(settings)
     ]
     ports += [(name, getattr(settings, name)) for name in ("admin", "agent", "link", "zone_listen")]
-    taken: dict[tuple[str, int], str] = {}
-    for name, where in ports:
-        if where is None or where.port == 0:
-            continue
-        other = taken.setdefault((where.host, where.port), name)
-        if other != name:
-            given = (each if each in SETTINGS else "interface" for each in (other, name))
-            yield Problem(_places(place, *given), f"{other} and {name} are both {where}", "give each its own port")
+    given = [(name, where) for name, where in ports if where is not None]
+    for index, (name, where) in enumerate(given):
+        for other, before in given[:index]:
+            if other != name and before.overlaps(where):
+                places = _places(place, *(each if each in SETTINGS else "interface" for each in (other, name)))
+                complaint = (
+                    f"{other} and {name} are both {where}"
+                    if before == where
+                    else f"{other} is {before} and {name} is {where}, which is the same port of one address"
+                )
+                yield Problem(places, complaint, "give each its own port")
+                break
 
 
 def _journal(settings: Settings, place: Place) -> Iterator[Problem]:

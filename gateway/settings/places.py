@@ -59,6 +59,23 @@ class Listen(Kind[HostPort]):
 
 
 @dataclass(frozen=True, slots=True)
+class Advertised(Listen):
+    """Where others reach what this node listens on."""
+
+    @property
+    def accepts(self) -> str:
+        """See the base class."""
+        return "host:port such as n1.example.com:8301 or [fd00::7]:8301 (port 0 stands for the one that is listened on)"
+
+    def read(self, raw: object) -> HostPort:
+        """See the base class."""
+        where = Listen.read(self, raw)
+        if where.is_everywhere:
+            raise Unfit("is where a node listens on all its addresses, and others can reach none of them by that")
+        return where
+
+
+@dataclass(frozen=True, slots=True)
 class GridUrl(Kind[str]):
     """Where the grid is; may hold a password."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 
 class LogFormat(StrEnum):
@@ -47,6 +48,36 @@ class HostPort:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether the host stands for all addresses of a machine, and is none itself."""
+        address = _address(self.host)
+        return address is not None and address.is_unspecified
+
+    def overlaps(self, other: HostPort) -> bool:
+        """Tell whether not both can be listened on; of names that would have to be looked up, only what is certain."""
+        if self.port == 0 or self.port != other.port:
+            return False
+        if self.host == other.host:
+            return True
+        one, another = _address(self.host), _address(other.host)
+        if one is not None and another is not None:
+            # Sockets for IPv6 do not take IPv4.
+            return one.version == another.version and (one == another or self.is_everywhere or other.is_everywhere)
+        # A name has an address of IPv4 nearly always.
+        return any(each is not None and each.version == _IPV4 and each.is_unspecified for each in (one, another))
+
+
+_IPV4: Final = 4
+
+
+def _address(host: str) -> IPv4Address | IPv6Address | None:
+    """Read a host; None if it is a name."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

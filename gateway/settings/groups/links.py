@@ -14,7 +14,7 @@ from gateway.core.wire.codes import MirrorMode
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import Problem
 from gateway.settings.kinds import OneOf, Word
-from gateway.settings.places import File, Listen
+from gateway.settings.places import Advertised, File, Listen
 from gateway.settings.quantities import Seconds, Whole
 from gateway.settings.values import HostPort
 
@@ -34,7 +34,7 @@ class LinkSettings:
         "their clients miss nothing.",
     )
     link_advertise: HostPort | None = optional(
-        Listen(),
+        Advertised(),
         "Where the other nodes find this one; they read it in the grid.",
         absent="the address of link; the machine's name if that listens on all addresses",
         reason="Needed only where other nodes cannot use that address.",

@@ -16,7 +16,7 @@ from gateway.settings.declaration import computed, optional, setting
 from gateway.settings.errors import Problem
 from gateway.settings.interfaces import Interface, Interfaces
 from gateway.settings.kinds import OneOf, Several, Switch, Word
-from gateway.settings.places import File, Listen
+from gateway.settings.places import Advertised, File, Listen
 from gateway.settings.values import HostPort
 
 _NAME_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
@@ -63,7 +63,7 @@ class NodeSettings:
         reason="Loopback, as for listen.",
     )
     admin_advertise: HostPort | None = optional(
-        Listen(),
+        Advertised(),
         "Where other nodes reach the admin port, for requests that only this node can answer.",
         absent="the address of admin; the machine's name if that listens on all addresses",
         reason="Needed only where other nodes cannot use that address.",

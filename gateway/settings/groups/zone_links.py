@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from gateway.core.zones.protocol import MOST_SHARES
 from gateway.settings.declaration import optional, setting
 from gateway.settings.errors import Problem
-from gateway.settings.places import File, Listen
+from gateway.settings.places import Advertised, File, Listen
 from gateway.settings.quantities import Bytes, Rate, Whole
 from gateway.settings.values import HostPort
 
@@ -34,7 +34,7 @@ class ZoneLinkSettings:
         reason="Only you can say whether there are other clusters.",
     )
     zone_advertise: HostPort | None = optional(
-        Listen(),
+        Advertised(),
         "Where other clusters find this node, or a TCP load balancer in front of all nodes.",
         absent="the address of zone_listen; the machine's name if that listens on all addresses",
         reason="Needed only where other clusters cannot use that address.",

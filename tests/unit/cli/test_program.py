@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,10 @@ from tests.unit.cli.conftest import Run
 KEY = "k" * 32
 
 
-class FakeBootstrap(types.ModuleType):
-    """Stands in for the module that runs nodes."""
+class FakeBootstrap:
+    """Stands in for what runs nodes."""
 
     def __init__(self) -> None:
-        super().__init__("gateway.bootstrap")
         self.settings: Settings | None = None
         self.code = 0
         self.error: BaseException | None = None
@@ -34,7 +32,7 @@ class FakeBootstrap(types.ModuleType):
 @pytest.fixture
 def bootstrap(monkeypatch: pytest.MonkeyPatch) -> FakeBootstrap:
     found = FakeBootstrap()
-    monkeypatch.setitem(sys.modules, "gateway.bootstrap", found)
+    monkeypatch.setattr("gateway.bootstrap.run", found.run)
     return found
 
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from gateway.settings.errors import Unfit
 from gateway.settings.kinds import Kind, OneOf, Several, Switch, Word
-from gateway.settings.places import Auth, File, GridUrl, Key, Listen, Net, Origin
+from gateway.settings.places import Advertised, Auth, File, GridUrl, Key, Listen, Net, Origin
 from gateway.settings.quantities import Bytes, Rate, Seconds, Whole
 from gateway.settings.values import AnonymousUsers, HostPort, LogFormat, Secret, StaticUsers
 
 ALL_KINDS: list[Kind[Any]] = [
+    Advertised(),
     Auth(),
     Bytes(),
     File(),
@@ -54,6 +55,8 @@ ALL_KINDS: list[Kind[Any]] = [
         (Listen(), "127.0.0.1:8101", HostPort("127.0.0.1", 8101)),
         (Listen(), "[::1]:0", HostPort("::1", 0)),
         (Listen(), "gateway.internal:80", HostPort("gateway.internal", 80)),
+        (Advertised(), "n1.example.com:0", HostPort("n1.example.com", 0)),
+        (Advertised(), "[fd00::7]:8301", HostPort("fd00::7", 8301)),
         (Listen(), "[10.42.0.7]:9101", HostPort("10.42.0.7", 9101)),
         (GridUrl(), "redis://localhost:6379/0", "redis://localhost:6379/0"),
         (GridUrl(), "unix:///run/redis.sock", "unix:///run/redis.sock"),
@@ -93,6 +96,9 @@ def test_reads_what_is_meant(kind: Kind[Any], raw: object, expected: object) -> 
         (Listen(), "127.0.0.1:", "port that is not a number"),
         (Listen(), "127.0.0.1:65536", "port that is not a number"),
         (Listen(), "::1:8101", "square brackets"),
+        (Advertised(), "0.0.0.0:8301", "others can reach none"),
+        (Advertised(), "[::]:8301", "others can reach none"),
+        (Advertised(), "[0::0]:8301", "others can reach none"),
         (Listen(), "a b:1", "neither a name nor an address"),
         (GridUrl(), "localhost:6379", "does not begin with"),
         (GridUrl(), "redis://", "names no host"),

@@ -134,6 +134,30 @@ def test_no_setting_is_called_as_what_a_platform_makes_up() -> None:
             "GATEWAY_TOKEN_LIFE: window_maximum is 3600 s and token_life is 3600 s; 2 times window_maximum",
         ),
         ({"GATEWAY_ADMIN": "127.0.0.1:8101"}, "GATEWAY_ADMIN: listen and admin are both 127.0.0.1:8101; give each"),
+        (
+            {"GATEWAY_LISTEN": "0.0.0.0:9101"},
+            "GATEWAY_LISTEN: listen is 0.0.0.0:9101 and admin is 127.0.0.1:9101, which is the same port of one address",
+        ),
+        (
+            {"GATEWAY_AGENT": "[::1]:9201", "GATEWAY_ADMIN": "[::]:9201"},
+            "GATEWAY_ADMIN and GATEWAY_AGENT: admin is [::]:9201 and agent is [::1]:9201, which is the same port",
+        ),
+        (
+            {"GATEWAY_AGENT": "localhost:9201", "GATEWAY_ADMIN": "0.0.0.0:9201"},
+            "GATEWAY_ADMIN and GATEWAY_AGENT: admin is 0.0.0.0:9201 and agent is localhost:9201, which is the same",
+        ),
+        (
+            {"GATEWAY_ADMIN_ADVERTISE": "0.0.0.0:9101"},
+            "GATEWAY_ADMIN_ADVERTISE: '0.0.0.0:9101' is where a node listens on all its addresses, and",
+        ),
+        (
+            {"GATEWAY_GRID_TIMEOUT": "2.5"},
+            "GATEWAY_GRID_TIMEOUT: grid_timeout is 2.5 s, lease_renew is 2 s and lease is 6 s; grid_timeout and",
+        ),
+        (
+            {"GATEWAY_LEASE": "5", "GATEWAY_GRID_TIMEOUT": "4", "GATEWAY_LEASE_RENEW": "1"},
+            "GATEWAY_GRID_TIMEOUT and GATEWAY_LEASE_RENEW and GATEWAY_LEASE: grid_timeout is 4 s, lease_renew is 1 s",
+        ),
         ({"GATEWAY_TOKEN_KEYS": f"{KEY},{KEY}"}, "GATEWAY_TOKEN_KEYS: its value has an entry twice"),
         (
             {"GATEWAY_TOKEN_VERIFY_KEYS": KEY},
@@ -275,3 +299,19 @@ def test_no_message_moves_a_terminal(tmp_path: Path) -> None:
 
     assert len(str(caught.value).split("\n")) == len(caught.value.problems) == 3
     assert all(each.isprintable() or each == "\n" for each in str(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("listen", "admin"),
+    [("[::]:9101", "127.0.0.1:9101"), ("0.0.0.0:9101", "[::1]:9101"), ("10.0.0.1:9101", "127.0.0.1:9101")],
+)
+def test_one_port_of_different_addresses_is_fine(listen: str, admin: str) -> None:
+    settings = loaded({"GATEWAY_LISTEN": listen, "GATEWAY_ADMIN": admin}).settings
+
+    assert (str(settings.listen), str(settings.admin)) == (listen, admin)
+
+
+def test_a_slow_grid_costs_nothing_where_there_is_none() -> None:
+    environment = {"GATEWAY_GRID": "", "GATEWAY_LEASE": "2", "GATEWAY_LEASE_RENEW": "1"}
+
+    assert loaded(environment).settings.grid_timeout == Settings().grid_timeout
