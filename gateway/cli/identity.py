@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,7 @@ from gateway.adapters.tokens import (
 )
 from gateway.cli.options import config_option
 from gateway.ports import TokenRefused
-from gateway.settings import Settings, load
+from gateway.settings import Settings, peek, reread_keys
 
 SHORT_SECRET: Final = 12
 """Characters below which a secret that people made up is soon guessed from its hash."""
@@ -89,7 +89,7 @@ class _Found:
     @classmethod
     def of(cls, text: str, read: ReadToken, settings: Settings, *, now: float) -> _Found:
         state, signing = None, None
-        if not settings.token_keys_are_random:
+        if settings.token_keys:
             keys, verify_only = (
                 [key.reveal().encode() for key in each] for each in (settings.token_keys, settings.token_verify_keys)
             )
@@ -126,8 +126,10 @@ def _distance(seconds: float) -> str:
 
 
 def _load_keys(file: Path | None) -> Settings:
-    # Development mode makes all else that a node needs optional; keys that it makes up are told apart.
-    return load(flags={"dev": "true"}, file=file).settings
+    # Nothing else that a node needs has to be there: much of it may be in variables of the node.
+    settings = peek(file=file).settings
+    signing, verifying = reread_keys(settings)
+    return replace(settings, token_keys=signing, token_verify_keys=verifying)
 
 
 def _read_token(source: str) -> str:

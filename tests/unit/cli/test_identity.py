@@ -68,6 +68,22 @@ def test_a_token_is_told_from_a_file_and_for_programs(run: Run, tmp_path: Path) 
     assert json.loads(result.out)["signature"] == "verified"
 
 
+def test_keys_are_found_in_a_file_that_is_no_whole_configuration(run: Run, tmp_path: Path) -> None:
+    """Nodes of systemd have the rest in variables: where they listen for links, and where the grid is."""
+    (tmp_path / "keys").write_text(f"{KEY}\n", "ascii")
+    (tmp_path / "next").write_text(f"# to sign next\n{OTHER_KEY}\n", "ascii")
+    (tmp_path / "gateway.toml").write_text(
+        'token_keys_file = "keys"\ntoken_verify_keys_file = "next"\nlink_tls_ca = "ca.pem"\n', "ascii"
+    )
+
+    for key in (KEY, OTHER_KEY):
+        result = run("token", "inspect", "--config", str(tmp_path / "gateway.toml"), stdin=token(key))
+
+        assert (result.code, result.err) == (0, "")
+        assert "verified" in result.out
+        assert ("(signs here)" in result.out) == (key == KEY)
+
+
 @pytest.mark.parametrize(
     ("make", "keys", "verdict", "code"),
     [
