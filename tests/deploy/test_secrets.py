@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -67,6 +67,37 @@ def must_be_fit(environment: Mapping[str, str], places: Mapping[str, Path], node
     # Nobody in the list of processes, and no file for everybody, has the password of the grid.
     assert re.search(r"^grid +rediss?://gateway:…@", said, re.MULTILINE), said
     return said
+
+
+def keys_of(said: str) -> str:
+    """What a check said of token keys."""
+    (line,) = re.findall(r"^token keys: (.*) \(all nodes", said, re.MULTILINE)
+    return str(line)
+
+
+def must_rotate(folder: Path, bring: Callable[[], object], check: Callable[[], str]) -> None:
+    """Change the key of session tokens by the steps of the page for a key that has leaked; the node must have it.
+
+    Args:
+        folder: of the secrets.
+        bring: brings them to the node.
+        check: checks the node's configuration, and returns what it said.
+    """
+
+    def change(*command: str) -> str:
+        return run([DEPLOY / "token-keys", folder, *command], GATEWAY=PROGRAM).stdout
+
+    (leaked,) = re.fullmatch(r"(\S+) signs and verifies", keys_of(check())).groups()  # type: ignore[union-attr]
+    following = change("create").strip()
+    bring()
+    assert keys_of(check()) == f"{following} verifies, {leaked} signs and verifies"
+    change("promote", following)
+    bring()
+    assert keys_of(check()) == f"{leaked} verifies, {following} signs and verifies"
+    change("retire", leaked, "--force")
+    bring()
+    assert keys_of(check()) == f"{following} signs and verifies"
+    assert leaked not in change("list")
 
 
 def make_hooks(folder: Path) -> None:
@@ -137,15 +168,25 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
     before: dict[str, str] = {}
     for _ in range(2):
         made = run([script], GATEWAY=PROGRAM)
-        assert set(made.stdout.split()) == {*COMPOSE["secrets"], *FOR_PEOPLE, "grid.env", "grid-url", "link-ca.key"}
-        now = {path.name: path.read_text() for path in secrets.iterdir()}
+        keys = {"keys", "token-keys", "token-verify-keys"}
+        assert set(made.stdout.split()) == {
+            *COMPOSE["secrets"],
+            *FOR_PEOPLE,
+            *keys,
+            "grid.env",
+            "grid-url",
+            "link-ca.key",
+        }
+        now = {str(path): path.read_text() for path in secrets.rglob("*") if path.is_file()}
         assert before in ({}, now), "what is there stays"
         before = now
     for name, secret in COMPOSE["secrets"].items():
         assert secret["file"] == f"./secrets/{name}"
         assert (secrets / name).stat().st_mode & 0o777 == 0o444, "the user of a container can read it"
     assert secrets.stat().st_mode & 0o777 == 0o700
-    for name in (*FOR_PEOPLE, "link-ca.key"):
+    for name in ("token-keys", "token-verify-keys"):
+        assert (secrets / "keys" / name).stat().st_mode & 0o777 == 0o444
+    for name in (*FOR_PEOPLE, "link-ca.key", "token-keys", "token-verify-keys"):
         assert (secrets / name).stat().st_mode & 0o077 == 0, name
     assert len((secrets / "token-keys").read_text().strip()) >= 43
     make_hooks(tmp_path / "hooks")
@@ -157,14 +198,24 @@ def test_the_secrets_can_be_made(tmp_path: Path) -> None:
             f"/run/secrets/{target}": secrets / (each if isinstance(each, str) else each["source"])
             for target, each in files.items()
         }
-        assert node["volumes"] == ["../policy.toml:/etc/gateway/policy.toml:ro"]
+        policy, keys_folder = node["volumes"]
+        assert policy == "../policy.toml:/etc/gateway/policy.toml:ro"
+        assert (keys_folder["source"], keys_folder["read_only"]) == ("./secrets/keys", True)
         places["/etc/gateway/policy.toml"] = DEPLOY / "policy.toml"
+        places[keys_folder["target"]] = secrets / "keys"
         assert "hooks: " not in must_be_fit(node["environment"], places, name)
         (volume,) = more[name]["volumes"]
         assert volume["source"] == "./secrets/hooks", "which is in no repository"
         assert volume["read_only"] is True
         places[volume["target"]] = tmp_path / "hooks"
         assert "\nhooks: crm\n" in must_be_fit(node["environment"] | more[name]["environment"], places, name)
+
+    def bring() -> None:
+        run([script], GATEWAY=PROGRAM)
+        for path in (secrets / "keys").iterdir():
+            assert path.stat().st_mode & 0o777 == 0o444
+
+    must_rotate(secrets, bring, lambda: must_be_fit(node["environment"], places, name))
 
 
 # --- systemd ----------------------------------------------------------------------------------------------------------
@@ -178,7 +229,8 @@ def test_a_node_of_systemd_is_fit_to_run_with_what_the_page_installs(made: Path,
     modes = {path.name: path.stat().st_mode & 0o777 for path in (etc / "secrets").iterdir()}
     assert modes.pop("grid.env") == 0o600, "for systemd alone"
     assert set(modes.values()) == {0o640}
-    assert modes.keys() == {"token-keys", "users", "admins", "link-ca.pem", "link.pem", "link.key"}
+    keys = {"token-keys", "token-verify-keys"}
+    assert modes.keys() == {*keys, "users", "admins", "link-ca.pem", "link.pem", "link.key"}
     toml = (DEPLOY / "systemd" / "gateway.toml.example").read_text("utf-8").replace("/etc/gateway", str(etc))
     (etc / "gateway.toml").write_text(toml)
     shutil.copy(DEPLOY / "policy.toml", etc)
@@ -196,6 +248,43 @@ def test_a_node_of_systemd_is_fit_to_run_with_what_the_page_installs(made: Path,
     make_hooks(etc / "hooks")
     (etc / "gateway.toml").write_text(re.sub(r"^# (journal|hooks)(?= =)", r"\1", toml, flags=re.MULTILINE))
     assert "\nhooks: crm\n" in must_be_fit(environment, {"/etc/gateway": etc}, "n1", *options)
+    assert not any(name.startswith("GATEWAY_TOKEN_") for name in environment), "it would win over the file"
+    secrets = shutil.copytree(made, tmp_path / "secrets")
+    must_rotate(
+        secrets,
+        lambda: run([script, secrets, "n1"], DESTDIR=str(tmp_path), NODE_GROUP=str(os.getgid())),
+        lambda: must_be_fit(environment, {"/etc/gateway": etc}, "n1", *options),
+    )
+    # The commands find the files of the node by the node's own file of settings, and so does whoever looks at a token.
+    listed = run([sys.executable, "-m", "gateway", "keys", "list", *options[:2]]).stdout
+    assert len(re.findall(" signs and verifies ", listed)) == 1
+
+
+def test_a_node_of_systemd_is_checked_as_the_unit_runs_it(tmp_path: Path) -> None:
+    called = tmp_path / "systemd-run"
+    called.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    called.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+
+    given = run([DEPLOY / "systemd" / "check-config", "n1", "--log-level", "debug"], PATH=path).stdout.splitlines()
+
+    unit = UNIT.read_text("utf-8").replace("%i", "n1")
+    assert {"--pipe", "--wait"} < set(given), "what it says is seen, and its exit code is that of the command"
+    for name in ("User", "Group", "EnvironmentFile"):
+        wanted = re.findall(rf"^{name}=(.*)$", unit, re.MULTILINE)
+        assert [each.partition(f"--property={name}=")[2] for each in given if f"={name}=" in each] == wanted
+    assert re.findall(r"^Environment=", unit, re.MULTILINE) == [], "the check would have to have it, too"
+    (start,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    command = start.replace(" serve ", " check-config ").split()
+    assert given[-len(command) - 2 :] == [*command, "--log-level", "debug"]
+
+
+def test_keys_are_changed_only_where_secrets_were_made(tmp_path: Path) -> None:
+    for arguments, said in (((), "token-keys FOLDER list"), ((tmp_path, "create"), "deploy/make-secrets makes it")):
+        called = subprocess.run(
+            [DEPLOY / "token-keys", *arguments], capture_output=True, text=True, check=False, timeout=scaled(20)
+        )
+        assert (called.returncode, said in called.stderr) == (2, True)
 
 
 # --- Kubernetes -------------------------------------------------------------------------------------------------------
@@ -243,6 +332,8 @@ def test_a_pod_is_fit_to_run_with_the_secrets_that_the_page_makes(tmp_path: Path
                 known[each["name"]] = secrets[secret["name"]][secret["key"]].read_text()
         assert "hooks: " not in must_be_fit(literals() | known, places, known["GATEWAY_NODE"])
         assert "\nhooks: crm\n" in must_be_fit(literals() | known | more, places | hooks, known["GATEWAY_NODE"])
+    # What is in the folder is what `kubectl apply` brings.
+    must_rotate(folder, lambda: None, lambda: must_be_fit(literals() | known, places, known["GATEWAY_NODE"]))
 
 
 def test_kustomize_adds_event_hooks_where_an_overlay_asks_for_them(tmp_path: Path) -> None:

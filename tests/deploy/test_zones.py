@@ -13,7 +13,7 @@ import yaml
 
 from gateway.core.types import NodeId
 from tests.deploy.test_packaging import COMPOSE, DEPLOY, NODES
-from tests.deploy.test_secrets import PROGRAM, must_be_fit, run
+from tests.deploy.test_secrets import PROGRAM, keys_of, must_be_fit, run
 from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P18")
@@ -78,6 +78,8 @@ def test_the_secrets_of_both_clusters_can_be_made_and_fit(tmp_path: Path) -> Non
     }
     for name, path in declared.items():
         assert path.stat().st_mode & 0o777 == 0o444, f"the user of a container can read {name}"
+    for keys in ("secrets/keys", "secrets/south/keys"):
+        assert {each.stat().st_mode & 0o777 for each in (tmp_path / "compose" / keys).iterdir()} == {0o444}
     for name in ("zone-secret", "zone-ca.key"):
         assert (tmp_path / "compose" / "secrets" / "zone" / name).stat().st_mode & 0o077 == 0, name
     for name in (*NODES, *SOUTH):
@@ -86,7 +88,11 @@ def test_the_secrets_of_both_clusters_can_be_made_and_fit(tmp_path: Path) -> Non
         places = {
             f"/run/secrets/{target}": declared[source] for each in both for target, source in secrets_of(each).items()
         }
-        said = must_be_fit(environment, places | {"/etc/gateway/policy.toml": DEPLOY / "policy.toml"}, NodeId(name))
+        places["/etc/gateway/policy.toml"] = DEPLOY / "policy.toml"
+        (mounted,) = (each for service in both for each in service.get("volumes", ()) if isinstance(each, dict))
+        places[mounted["target"]] = tmp_path / "compose" / mounted["source"]
+        said = must_be_fit(environment, places, NodeId(name))
+        assert keys_of(said)
         assert "zone" in said
 
 
