@@ -1,4 +1,4 @@
-"""Metrics of event hooks; part of ``metrics``. Each is shown by the node that delivers for the hook."""
+"""Metrics of event hooks; part of ``metrics``. A node shows gauges of hooks that it delivers for, counters of all."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ class Hooks:
     # --- Numbers ------------------------------------------------------------------------------------------------------
 
     def _show(self, name: HookName) -> None:
-        """Show how a hook is, as long as this node delivers for it."""
+        """Show how a hook is, as long as this node delivers for it, and what is counted of it from 0 on."""
 
         def number(read: Callable[[Deliverer], float]) -> Callable[[], float]:
             def found() -> float:
@@ -228,6 +228,9 @@ class Hooks:
             return found
 
         metrics = self._context.metrics
+        for counter in (catalogue.HOOK_EVENTS, catalogue.HOOK_FAILURES, catalogue.HOOK_GAPS, catalogue.HOOK_MISSING):
+            # Whoever watches sees that it grows only if it has been there before.
+            metrics.add(counter, 0, label=name)
         metrics.watch(catalogue.HOOK_BEHIND, number(lambda each: each.behind), label=name)
         metrics.watch(catalogue.HOOK_BEHIND_SECONDS, number(lambda each: each.behind_seconds), label=name)
         metrics.watch(catalogue.HOOK_SUSPENDED, number(lambda each: float(each.is_suspended)), label=name)

@@ -27,6 +27,7 @@ from tests.support.virtual_cluster import VirtualCluster, VirtualNode, run_virtu
 KEY = b"k" * 32
 CRM = Hook(name=HookName("crm"), url="https://crm/", events=frozenset({"session_expired"}), keys=(KEY,))
 AUDIT = replace(CRM, name=HookName("audit"), url="https://audit/")
+COUNTERS = (catalogue.HOOK_EVENTS, catalogue.HOOK_FAILURES, catalogue.HOOK_GAPS, catalogue.HOOK_MISSING)
 
 
 class Receivers:
@@ -173,6 +174,20 @@ def test_one_node_delivers_everything_once_and_in_order() -> None:
         assert len(ones) == len(one)
         assert len(numbers) == 150
         assert scene.deliverer().metrics.count(catalogue.HOOK_EVENTS, label="crm") == 350
+
+    virtually(play)
+
+
+def test_the_counters_of_a_hook_are_there_before_anything_is_counted() -> None:
+    """A counter that begins with 1 has not grown for Prometheus, and the alert about the first gap would not fire."""
+
+    async def play(scene: Scene) -> None:
+        (n1,) = await scene.start("n1")
+        for counter in COUNTERS:
+            assert n1.metrics.counts(counter) == {"crm": 0}
+        hooks(n1).apply((CRM, AUDIT))
+        for counter in COUNTERS:
+            assert n1.metrics.counts(counter) == {"crm": 0, "audit": 0}
 
     virtually(play)
 
