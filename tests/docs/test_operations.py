@@ -1,0 +1,41 @@
+"""What the pages tell operators to type fits what is shipped: addresses, units of systemd, processes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PAGES: Final = sorted(
+    [*(ROOT / "docs" / "how-to").rglob("*.md"), *(ROOT / "docs" / "tutorial").rglob("*.md"), ROOT / "deploy" / "README.md"]
+)
+
+
+def lines_with(pattern: str, *, but: str = "(?!)") -> list[str]:
+    """List the lines of all pages in which a pattern is found, and not another one."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line}"
+        for path in PAGES
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if re.search(pattern, line) and not re.search(but, line)
+    ]
+
+
+def test_nobody_is_told_to_ask_loopback_where_nodes_listen_elsewhere() -> None:
+    """Refused there, a healthy node would be held for dead. Compose maps ports to it; in a pod it is the node's own."""
+    example = (ROOT / "deploy" / "systemd" / "gateway.env.example").read_text("utf-8")
+    assert "127.0.0.1" not in example
+    asked = lines_with(r"(curl|urlopen|ask)\b.*(127\.0\.0\.1|localhost):9\d\d\d/", but=r"on the host|kubectl exec")
+    assert asked == []
+
+
+def test_units_are_named_as_they_are_installed() -> None:
+    (unit,) = (ROOT / "deploy" / "systemd").glob("*.service")
+    assert unit.name == "gateway@.service"
+    assert lines_with(r"systemctl\b.* gateway\b(?!@)") == []
+
+
+def test_no_process_is_looked_for_by_a_name_that_it_has_not() -> None:
+    """A program in Python is called ``python`` by the system, and a machine may have several nodes."""
+    assert lines_with(r"\b(pidof|pgrep|pkill|killall)\b") == []
