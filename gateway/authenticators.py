@@ -117,7 +117,7 @@ class Authentication:
                     try:
                         part.keys.reload()
                     except KeysError as error:
-                        self._log.emit(events.ISSUER_KEYS_KEPT, error=str(error))
+                        self._log.emit(events.ISSUER_FILE_KEPT, error=str(error))
                 case CallbackAuthenticator():
                     part.forget()
 

@@ -144,7 +144,15 @@ ISSUER_KEYS_FETCHED = LogEvent(
 ISSUER_KEYS_KEPT = LogEvent(
     "issuer_keys_kept",
     Level.WARNING,
-    "The keys of an identity provider could not be read. The previous keys stay in force. Check the URL or file named.",
+    "The keys of an identity provider could not be fetched. The previous keys stay in force, and it is asked again "
+    "within five minutes. Check the URL named.",
+    ("error",),
+)
+ISSUER_FILE_KEPT = LogEvent(
+    "issuer_file_kept",
+    Level.ERROR,
+    "The file with the keys of an identity provider could not be read again. The previous keys stay in force. Correct "
+    "the file, then send SIGHUP.",
     ("error",),
 )
 CREDENTIALS_REFRESHED = LogEvent(

@@ -159,6 +159,17 @@ CASES: Final[dict[str, Case]] = {
         ),
         {"node": "n1", "event": "policy_kept"},
     ),
+    "GatewayIssuerKeysOld": Case(
+        # A provider that does not answer is asked every five minutes.
+        {'gateway_events_total{node="n1",event="issuer_keys_kept"}': "_x5 " + " ".join(f"{n}x4" for n in range(11))},
+        (
+            # It was away for a while.
+            {'gateway_events_total{node="n1",event="issuer_keys_kept"}': "0x5 1x4 2x4 3x50"},
+            {'gateway_events_total{node="n1",event="issuer_keys_kept"}': still(7)},
+        ),
+        NODE,
+        steps=60,
+    ),
     "GatewayLogLinesDropped": Case(
         {'gateway_log_lines_dropped_total{node="n1"}': "0x15 500x5"},
         ({'gateway_log_lines_dropped_total{node="n1"}': still(500)},),

@@ -138,6 +138,12 @@ def test_every_bug_that_is_logged_warns_somebody() -> None:
     assert {event.name for event in LOG_EVENTS if event.bug} <= warned_by(ALERTS["GatewayBug"])
 
 
+def test_whatever_was_not_read_again_warns_somebody() -> None:
+    kept = {event.name for event in LOG_EVENTS if event.name.endswith("_kept")}
+    assert kept == warned_by(ALERTS["GatewayReloadFailed"]) | {"issuer_keys_kept"}
+    assert warned_by(ALERTS["GatewayIssuerKeysOld"]) == {"issuer_keys_kept"}
+
+
 def test_every_error_that_is_logged_warns_somebody() -> None:
     errors = {event.name for event in LOG_EVENTS if event.level is Level.ERROR}
     warned = set[str]().union(*map(warned_by, ALERTS.values()))

@@ -35,6 +35,9 @@ weapon against the identity provider; and after a rotation nobody waits longer."
 RETRY_INITIAL: Final = 1.0
 """Seconds until a failed question is asked again; doubles with each failure in a row."""
 
+RETRY_MOST: Final = 300.0
+"""Seconds that a failed question is asked again after at the latest, however seldom keys are fetched otherwise."""
+
 HTTP_OK: Final = 200
 
 
@@ -169,7 +172,7 @@ class UrlKeys:
         while True:
             self._again.clear()
             await asyncio.shield(self._ask())
-            retry = min(2 * retry, self._refresh) if self._failed else RETRY_INITIAL
+            retry = min(2 * retry, self._refresh, 2 * RETRY_MOST) if self._failed else RETRY_INITIAL
             with suppress(TimeoutError):
                 async with asyncio.timeout(retry / 2 if self._failed else self._refresh):
                     await self._again.wait()

@@ -102,6 +102,21 @@ async def test_a_rotation_at_the_provider_is_followed_while_clients_connect(jwt_
             assert session.principal == "alice"
 
 
+async def test_a_file_of_keys_that_cannot_be_read_again_is_told_as_a_file(tmp_path: Path) -> None:
+    keys, settings = tmp_path / "keys.json", tmp_path / "keys.toml"
+    keys.write_text(json.dumps({"keys": [jwk("ES256")]}), "utf-8")
+    settings.write_text(
+        f'issuer = "{ISSUER}"\naudience = "{AUDIENCE}"\nalgorithms = ["ES256"]\njwks_file = "{keys}"\n', "utf-8"
+    )
+    async with running_node(auth=JwtUsers(settings)) as node:
+        keys.write_text("nonsense", "utf-8")
+        node.gateway.reload()
+        await eventually(lambda: len(node.log.of(events.ISSUER_FILE_KEPT)) == 1)
+        assert node.log.of(events.ISSUER_KEYS_KEPT) == [], "that is for a provider that is asked again by itself"
+        async with connect(node.url, "", fresh()) as session:
+            assert session.principal == "alice"
+
+
 async def test_clients_come_again_while_it_cannot_be_told_who_they_are(jwt_file: Path, provider: Provider) -> None:
     await provider.stop()
     async with running_node(auth=JwtUsers(jwt_file)) as node:

@@ -135,6 +135,19 @@ async def test_the_last_good_keys_stay_in_force(provider: Provider, failure: str
         assert await bench.ask(token("ES256")) == "alice"
 
 
+async def test_a_provider_that_is_away_for_long_is_asked_every_few_minutes(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However seldom keys are fetched: the alert counts failures within a quarter of an hour."""
+    assert key_sources.RETRY_MOST <= 300
+    monkeypatch.setattr(key_sources, "RETRY_INITIAL", 0.01)
+    monkeypatch.setattr(key_sources, "RETRY_MOST", 0.02)
+    provider.status = 503
+    async with Bench(provider, refresh=NEVER) as bench:
+        # Doubled each time, the last of these would come after minutes.
+        await eventually(lambda: bench.told(events.ISSUER_KEYS_KEPT) >= 15)
+
+
 async def _nonsense(_request: web.Request) -> web.Response:
     return web.Response(text="<html>sign in</html>")
 
