@@ -6,9 +6,18 @@ import re
 from pathlib import Path
 from typing import Final
 
+import click
+
+from gateway.cli.program import program
+from gateway.lazy_commands import LazyGroup
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = sorted(
-    [*(ROOT / "docs" / "how-to").rglob("*.md"), *(ROOT / "docs" / "tutorial").rglob("*.md"), ROOT / "deploy" / "README.md"]
+    [
+        *(ROOT / "docs" / "how-to").rglob("*.md"),
+        *(ROOT / "docs" / "tutorial").rglob("*.md"),
+        ROOT / "deploy" / "README.md",
+    ]
 )
 
 
@@ -39,3 +48,12 @@ def test_units_are_named_as_they_are_installed() -> None:
 def test_no_process_is_looked_for_by_a_name_that_it_has_not() -> None:
     """A program in Python is called ``python`` by the system, and a machine may have several nodes."""
     assert lines_with(r"\b(pidof|pgrep|pkill|killall)\b") == []
+
+
+def test_no_command_that_lists_by_itself_is_told_to() -> None:
+    """The word would be taken for the name of what to show."""
+    admin = program.get_command(click.Context(program), "admin")
+    assert isinstance(admin, LazyGroup)
+    single = [name for name, command in admin.load().items() if not isinstance(command, click.Group)]
+    assert "sessions" in single
+    assert lines_with(rf"gateway admin ({'|'.join(single)}) list\b") == []
