@@ -28,6 +28,7 @@ class Case:
         labels: of the alert that fires, besides its name and severity.
         steps: how long the series are.
         step: seconds; shorter where a rule looks at the last minute only.
+        more_fires: further sets of series by which it fires, with the same labels.
     """
 
     fires: dict[str, str]
@@ -35,6 +36,7 @@ class Case:
     labels: dict[str, str] = field(default_factory=dict)
     steps: int = STEPS
     step: int = MINUTE
+    more_fires: tuple[dict[str, str], ...] = ()
 
 
 def still(value: float) -> str:
@@ -69,6 +71,20 @@ NODES: Final = {
     'up{job="gateway",node="n2",instance="b"}': still(1),
     'up{job="gateway",node="n3",instance="c"}': still(1),
 }
+GONE: Final = {
+    'up{job="gateway",node="n1",instance="a"}': "1x10 stale",
+    'up{job="gateway",node="n2",instance="b"}': "1x10 stale",
+    'up{job="gateway",node="n3",instance="c"}': still(1),
+}
+"""Two of three pods are gone, and their targets with them."""
+
+SERVERS: Final = {
+    'haproxy_server_status{instance="h",proxy="gateway",server="n1",state="UP"}': "1x10 0x10",
+    'haproxy_server_status{instance="h",proxy="gateway",server="n1",state="MAINT"}': "0x10 1x10",
+    'haproxy_server_status{instance="h",proxy="gateway",server="n3",state="UP"}': still(1),
+}
+"""HAProxy finds no address of a pod that is gone, and says MAINT."""
+
 NODE: Final = {"node": "n1"}
 TARGET: Final = {"job": "gateway", "node": "n1", "instance": "a"}
 BALANCER: Final = {"job": "haproxy", "instance": "h"}
@@ -93,7 +109,52 @@ CASES: Final[dict[str, Case]] = {
             'up{job="gateway",node="n1",instance="a"}': still(0),
             'up{job="gateway",node="n2",instance="b"}': still(0),
         },
-        (NODES, {'up{job="gateway",node="n1",instance="a"}': still(1)}),
+        (
+            NODES,
+            {'up{job="gateway",node="n1",instance="a"}': still(1)},
+            # The only node is started anew at another address.
+            {
+                'up{job="gateway",node="n1",instance="a"}': "1x10 stale",
+                'up{job="gateway",node="n1",instance="b"}': "_x9 1x11",
+            },
+            # Two of three pods are gone and are wanted no more: HAProxy knows one.
+            {**GONE, 'haproxy_server_status{instance="h",proxy="gateway",server="n3",state="UP"}': still(1)},
+        ),
+        more_fires=(
+            # On Kubernetes the targets of pods that are gone are gone, too.
+            GONE,
+            {**GONE, 'up{job="gateway",node="n3",instance="c"}': "1x12 stale"},
+            {**GONE, **SERVERS},
+        ),
+    ),
+    "GatewayNodeGone": Case(
+        {**SERVERS, **GONE},
+        (
+            # It answers nobody: GatewayNodeDown.
+            {**SERVERS, **NODES, 'up{job="gateway",node="n1",instance="a"}': "1x10 0x10"},
+            # It comes back at another address, as in a roll-out.
+            {
+                **SERVERS,
+                **NODES,
+                'up{job="gateway",node="n1",instance="a"}': "1x10 stale",
+                'up{job="gateway",node="n1",instance="d"}': "_x13 1x7",
+                'up{job="gateway",node="n2",instance="b"}': still(1),
+            },
+            # HAProxy knows a node that has not been there yet, for when there are more.
+            {'haproxy_server_status{instance="h",proxy="gateway",server="n4",state="UP"}': still(0), **NODES},
+            # It was taken out of HAProxy's topology.
+            {
+                'haproxy_server_status{instance="h",proxy="gateway",server="n1",state="UP"}': "0x15 stale",
+                'up{job="gateway",node="n1",instance="a"}': "1x10 stale",
+            },
+            # HAProxy reaches it: what is wrong is how Prometheus finds its targets.
+            {
+                'haproxy_server_status{instance="h",proxy="gateway",server="n1",state="UP"}': still(0),
+                'haproxy_server_status{instance="h",proxy="gateway",server="n1",state="DRAIN"}': still(1),
+                'up{job="gateway",node="n1",instance="a"}': "1x10 stale",
+            },
+        ),
+        NODE,
     ),
     "GatewayDrainStuck": Case(
         {'gateway_draining{node="n1"}': "0x10 1x10"}, ({'gateway_draining{node="n1"}': "0x17 1x3"},), NODE
