@@ -57,3 +57,24 @@ def test_no_command_that_lists_by_itself_is_told_to() -> None:
     single = [name for name, command in admin.load().items() if not isinstance(command, click.Group)]
     assert "sessions" in single
     assert lines_with(rf"gateway admin ({'|'.join(single)}) list\b") == []
+
+
+def test_other_clusters_are_looked_for_where_the_shipped_files_listen() -> None:
+    component = (ROOT / "deploy" / "kubernetes" / "components" / "zone" / "kustomization.yaml").read_text("utf-8")
+    (port,) = re.findall(r"GATEWAY_ZONE_LISTEN=\S+:(\d+)", component)
+    assert (
+        lines_with(
+            r"wss://[\w.-]+:\d{4}\b.*(zone|join|link)|(zone|join|link).*wss://[\w.-]+:\d{4}\b", but=rf":{port}\b"
+        )
+        == []
+    )
+
+
+def test_whoever_connects_clusters_is_told_what_links_need() -> None:
+    """Without one of these nothing crosses."""
+    page = (ROOT / "docs" / "how-to" / "connect-clusters.md").read_text("utf-8")
+    needed = ("gateway keys zone", *(f"{each} =" for each in ("zone_listen", "zone_tls_certificate", "zone_tls_ca")))
+    assert [each for each in needed if each not in page] == []
+    assert "connect-clusters.md#give-the-nodes-what-links-need" in (
+        ROOT / "docs" / "how-to" / "join-two-zones.md"
+    ).read_text("utf-8")

@@ -277,7 +277,7 @@ def check_link_urls(field: str, urls: Sequence[str]) -> tuple[str, ...]:
         if not fits or len(url) > MOST_URL_CHARACTERS:
             # A password may be in it.
             said = "one with a user" if "@" in url else shown(url)
-            raise InvalidRecord(field, f"has {said}, which is no URL of a link, such as wss://gateway.example:8300")
+            raise InvalidRecord(field, f"has {said}, which is no URL of a link, such as wss://gateway.example:8401")
     return tuple(url.rstrip("/") for url in urls)
 
 

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr
 from gateway.adapters.admin.models.base import Given, Told
 
 _ABOUT = "Known to all who take part; 16 to 1,024 characters. It is stored nowhere, but a key that is made of it is."
-_URL = "Such as `wss://gateway.example:8300`. There are no links without TLS."
+_URL = "Such as `wss://gateway.example:8401`. There are no links without TLS."
 _FINGERPRINT = "SHA-256 of a certificate, 64 hexadecimal digits, with or without colons."
 
 

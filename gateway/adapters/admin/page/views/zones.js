@@ -249,7 +249,7 @@ export class Zones extends RecordView {
   #join(item) {
     const zone = el("input", { id: "zone-name", type: "text", required: true, maxlength: "64", spellcheck: "false", autocomplete: "off", value: item?.id ?? "" });
     zone.readOnly = item !== null;
-    const url = el("input", { id: "zone-url", type: "text", spellcheck: "false", autocomplete: "off", placeholder: "wss://gateway.example:8300" });
+    const url = el("input", { id: "zone-url", type: "text", spellcheck: "false", autocomplete: "off", placeholder: "wss://gateway.example:8401" });
     const secret = el("input", { id: "zone-secret", type: "password", autocomplete: "off", minlength: String(LEAST_SECRET), maxlength: "1024" });
     this.confirm({
       title: "Join a zone?",
