@@ -300,6 +300,18 @@ def test_nodes_are_probed_stopped_and_named_as_they_must_be() -> None:
     assert headless["spec"]["publishNotReadyAddresses"] is True
 
 
+def test_haproxy_listens_until_nobody_is_sent_to_it_any_more() -> None:
+    """It stops to listen at the signal, which comes while Kubernetes still takes its address out of the service."""
+    (balancer,) = of_kind("Deployment")
+    pod = balancer["spec"]["template"]["spec"]
+    (haproxy,) = pod["containers"]
+    name, seconds = haproxy["lifecycle"]["preStop"]["exec"]["command"]
+    assert name == "sleep"
+    assert int(seconds) >= 5
+    (stop,) = re.findall(r"(?m)^    hard-stop-after (\d+)s$", (MANIFESTS / "haproxy.cfg").read_text("utf-8"))
+    assert pod["terminationGracePeriodSeconds"] > int(seconds) + int(stop)
+
+
 def test_selectors_find_pods() -> None:
     pods = [
         each["spec"]["template"]["metadata"]["labels"] for each in (*of_kind("StatefulSet"), *of_kind("Deployment"))
