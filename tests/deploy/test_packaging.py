@@ -34,6 +34,7 @@ DOCKERFILE: Final = DEPLOY / "docker" / "Dockerfile"
 UNIT: Final = DEPLOY / "systemd" / "gateway@.service"
 MANIFESTS: Final = DEPLOY / "kubernetes" / "base"
 OVERLAY: Final = DEPLOY / "kubernetes" / "overlays" / "example"
+NODES_TLS: Final = DEPLOY / "kubernetes" / "components" / "nodes-tls"
 COMPOSE: Final[dict[str, Any]] = yaml.safe_load((DEPLOY / "compose" / "compose.yml").read_text("utf-8"))
 NODES: Final = {name: each for name, each in COMPOSE["services"].items() if re.fullmatch(r"n\d", name)}
 DRAIN_SECONDS: Final = 30
@@ -137,7 +138,9 @@ def test_a_console_is_reached_from_the_host_alone() -> None:
 # --- HAProxy, Redis ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("folder", [DEPLOY / "compose", MANIFESTS], ids=["compose", "kubernetes"])
+@pytest.mark.parametrize(
+    "folder", [DEPLOY / "compose", MANIFESTS, NODES_TLS], ids=["compose", "kubernetes", "nodes-tls"]
+)
 def test_the_configuration_of_haproxy_is_what_lb_renders(folder: Path) -> None:
     topology = lb.topology.build(tomllib.loads((folder / "topology.toml").read_text("utf-8")), source=str(folder))
     assert (folder / "haproxy.cfg").read_text("utf-8") == lb.render.render(topology), "run lb render, as it says"
@@ -381,6 +384,62 @@ def test_kubernetes_accepts_what_kustomize_makes(tmp_path: Path) -> None:
         [validate, "--strict", "--no-warn", file], capture_output=True, text=True, check=False, timeout=scaled(60)
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def kustomized(folder: Path, text: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What kustomize makes of an overlay, by kind and name; the hash that follows a name is left out."""
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("there is no kubectl here")
+    (folder / "kustomization.yaml").write_text(text)
+    made = subprocess.run(
+        [kubectl, "kustomize", folder], capture_output=True, text=True, check=False, timeout=scaled(60)
+    )
+    assert made.returncode == 0, made.stderr
+    return {
+        (each["kind"], re.sub(r"-[a-z0-9]{10}$", "", each["metadata"]["name"])): each
+        for each in yaml.safe_load_all(made.stdout)
+    }
+
+
+@pytest.mark.parametrize("below", [OVERLAY, MANIFESTS], ids=["example", "base"])
+def test_whoever_asks_the_admin_port_speaks_tls_where_it_does(below: Path, tmp_path: Path) -> None:
+    resource, component = (Path(os.path.relpath(each, tmp_path)) for each in (below, NODES_TLS))
+    found = kustomized(tmp_path, f"namespace: session-gateway\nresources: [{resource}]\ncomponents: [{component}]\n")
+    variables = found["ConfigMap", "gateway"]["data"]
+    assert variables["GATEWAY_AUTH"], "the others stay"
+    pod = found["StatefulSet", "gateway"]["spec"]["template"]["spec"]
+    (node,) = pod["containers"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert node[probe]["httpGet"]["scheme"] == "HTTPS"
+    (secret,) = {each["secret"]["secretName"] for each in pod["volumes"] if each["name"] == "tls"}
+    mounted = {each["mountPath"] for each in node["volumeMounts"]}
+    for name in ("TLS_CERTIFICATE", "TLS_KEY", "ADMIN_TLS_CERTIFICATE", "ADMIN_TLS_KEY", "ADMIN_TLS_CA"):
+        assert str(Path(variables[f"GATEWAY_{name}"]).parent) in mounted
+    # Nodes ask each other by names that the certificate has, and that are made of one that stands before.
+    environment = [each["name"] for each in node["env"]]
+    (advertised,) = (each["value"] for each in node["env"] if each["name"] == "GATEWAY_ADMIN_ADVERTISE")
+    assert environment.index("GATEWAY_NODE") < environment.index("GATEWAY_ADMIN_ADVERTISE")
+    topology = tomllib.loads((NODES_TLS / "topology.toml").read_text("utf-8"))
+    assert [advertised.replace("$(GATEWAY_NODE)", each["name"]) for each in topology["nodes"]] == [
+        f"{each['host']}:{each['admin_port']}" for each in topology["nodes"]
+    ]
+    balancer = found["Deployment", "gateway-haproxy"]["spec"]["template"]["spec"]
+    (ca,) = (each["mountPath"] for each in balancer["containers"][0]["volumeMounts"] if each["name"] == "nodes-ca")
+    assert topology["nodes_tls"] == {"ca": f"{ca}/ca.crt", "admin": True}
+    assert "check-ssl" in found["ConfigMap", "haproxy"]["data"]["haproxy.cfg"]
+    (volume,) = (each["secret"] for each in balancer["volumes"] if each["name"] == "nodes-ca")
+    assert volume["secretName"] == secret
+    assert [each["key"] for each in volume["items"]] == ["ca.crt"], "HAProxy needs no key of the nodes"
+    if below == OVERLAY:
+        (endpoint,) = found["PodMonitor", "gateway"]["spec"]["podMetricsEndpoints"]
+        assert endpoint["scheme"] == "https"
+        assert endpoint["tlsConfig"]["serverName"] == topology["nodes"][0]["host"]
+
+
+def test_tls_to_the_nodes_changes_nothing_else_of_the_topology() -> None:
+    base, tls = (tomllib.loads((folder / "topology.toml").read_text("utf-8")) for folder in (MANIFESTS, NODES_TLS))
+    assert {name: value for name, value in tls.items() if name != "nodes_tls"} == base
 
 
 def test_an_overlay_has_more_nodes_as_the_page_says(tmp_path: Path) -> None:
