@@ -28,7 +28,8 @@ class Case:
         labels: of the alert that fires, besides its name and severity.
         steps: how long the series are.
         step: seconds; shorter where a rule looks at the last minute only.
-        more_fires: further sets of series by which it fires, with the same labels.
+        more_fires: further sets of series by which it fires.
+        more_labels: of the alert that fires by these, if they are others.
     """
 
     fires: dict[str, str]
@@ -37,6 +38,7 @@ class Case:
     steps: int = STEPS
     step: int = MINUTE
     more_fires: tuple[dict[str, str], ...] = ()
+    more_labels: dict[str, str] | None = None
 
 
 def still(value: float) -> str:
@@ -609,7 +611,15 @@ CASES: Final[dict[str, Case]] = {
     ),
     "GatewayGridSlow": slow("gateway_grid_step_seconds", 0.5, 0.1),
     "GatewayBalancerDown": Case(
-        {'up{job="haproxy",instance="h"}': "1x10 0x10"}, ({'up{job="haproxy",instance="h"}': still(1)},), BALANCER
+        {'up{job="haproxy",instance="h"}': "1x10 0x10"},
+        (
+            {'up{job="haproxy",instance="h"}': still(1)},
+            # One pod takes the place of another one.
+            {'up{job="haproxy",instance="h"}': "1x10 stale", 'up{job="haproxy",instance="i"}': "_x9 1x11"},
+        ),
+        BALANCER,
+        more_fires=({'up{job="haproxy",instance="h"}': "1x10 stale", 'up{job="haproxy",instance="i"}': "1x12 stale"},),
+        more_labels={},
     ),
     "GatewayBalancerHasNoNode": Case(
         {'haproxy_backend_active_servers{job="haproxy",instance="h",proxy="gateway"}': "3x10 0x10"},

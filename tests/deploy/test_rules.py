@@ -91,8 +91,10 @@ def alone(alert: str) -> dict[str, Any]:
 @pytest.mark.parametrize("alert", ALERTS)
 def test_each_alert_fires_when_it_should_and_only_then(alert: str, tmp_path: Path) -> None:
     case = CASES[alert]
-    labels = {**case.labels, "severity": ALERTS[alert]["labels"]["severity"]}
-    tests = [unit_test(case, series, alert, labels) for series in (case.fires, *case.more_fires)]
+    severity = {"severity": ALERTS[alert]["labels"]["severity"]}
+    tests = [unit_test(case, case.fires, alert, case.labels | severity)]
+    more = case.labels if case.more_labels is None else case.more_labels
+    tests += [unit_test(case, series, alert, more | severity) for series in case.more_fires]
     tests += [unit_test(case, series, alert, None) for series in case.quiet]
     rules, file = tmp_path / "rules.yml", tmp_path / "tests.yml"
     rules.write_text(yaml.safe_dump(alone(alert)))
