@@ -27,7 +27,7 @@ from scripts.demo_pipeline.truth import Comparison, Happened, Row, compare
 FOLDER: Final = Path(".local") / "demo-pipeline"
 """Ignored by git; made anew by each run."""
 
-SETTINGS: Final = {"journal": "true", "lease": 3, "lease_renew": 1, "grid_timeout": 1}
+SETTINGS: Final = {"journal": "true", "lease": 3, "lease_renew": 1}
 """Of the nodes. A dead one is noticed within three seconds: whoever looks on need not wait longer."""
 
 SHOWN: Final = 10

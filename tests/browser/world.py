@@ -60,7 +60,6 @@ PING_TIMEOUT: Final = 4.0
 """Seconds of silence after which either side gives a connection up; long enough for a busy machine."""
 
 NODES: Final[Mapping[str, Any]] = {
-    "grid_timeout": 1,
     "lease": 3,
     "lease_renew": 1,
     "reap_interval": 0.5,

@@ -23,7 +23,7 @@ SETTINGS: Final[dict[str, Any]] = {
     "journal": "true",
     "lease": scaled(2.0),
     "lease_renew": scaled(0.5),
-    "grid_timeout": scaled(0.9),
+    "grid_timeout": scaled(1.0),
 }
 """Quicker than in production, so that another node delivers soon."""
 

@@ -11,7 +11,6 @@ async with cluster(tmp_path, nodes=3, window_default=5) as stack:
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -25,8 +24,6 @@ from gateway.local.ports import PortPlan, PortsTaken
 from gateway.local.processes import ProgramMissing
 from gateway.local.recipes import StackOptions
 from gateway.local.stack import Stack
-from gateway.settings import SETTINGS
-from gateway.settings.checks import LEASE_RENEWALS, ROUNDING
 
 _TRIES = 3
 """Blocks of ports to try, when another test takes the chosen one between looking and binding."""
@@ -65,7 +62,7 @@ async def cluster(
         settings: of every node, by name (``lease=2`` is GATEWAY_LEASE=2). The journal is off, as it is by default: it
             outlives sessions, and most tests count what is left of them.
     """
-    settings = {"journal": "false", **_answered_in_time(settings), **settings}
+    settings = {"journal": "false", **settings}
     parts: dict[str, Any] = {"balancer": balancer, "grid_proxy": grid_proxy, "link_proxies": link_proxies}
     parts |= {"grid_url": grid_url, "grid_environment": grid_environment or {}, "observation": observation}
     parts["demo_page"] = demo_page
@@ -75,14 +72,6 @@ async def cluster(
         yield stack
     finally:
         await stack.stop()
-
-
-def _answered_in_time(settings: dict[str, Any]) -> dict[str, Any]:
-    """How long the grid may take for a command where leases are shorter than by default: as long as a node allows."""
-    if "lease" not in settings:
-        return {}
-    left = settings["lease"] - LEASE_RENEWALS * settings.get("lease_renew", SETTINGS["lease_renew"].default)
-    return {"grid_timeout": min(math.floor(left * 1000 + ROUNDING) / 1000, SETTINGS["grid_timeout"].default)}
 
 
 async def _start(folder: Path, nodes: int, parts: dict[str, Any], settings: dict[str, object]) -> Stack:

@@ -33,8 +33,8 @@ class GridSettings:
     grid_timeout: float = setting(
         Seconds(0.05, 60),
         2.0,
-        "How long one command may take before the grid counts as unreachable. With twice lease_renew it must fit into "
-        "the lease.",
+        "How long one command may take before the grid counts as unreachable. Beside a shorter lease give a third of "
+        "that, so that one slow answer does not cost it.",
         reason="Thousands of healthy round trips, and still a third of the lease, so that one slow answer costs "
         "no node its lease.",
     )

@@ -151,12 +151,12 @@ def test_no_setting_is_called_as_what_a_platform_makes_up() -> None:
             "GATEWAY_ADMIN_ADVERTISE: '0.0.0.0:9101' is where a node listens on all its addresses, and",
         ),
         (
-            {"GATEWAY_GRID_TIMEOUT": "2.5"},
-            "GATEWAY_GRID_TIMEOUT: grid_timeout is 2.5 s, lease_renew is 2 s and lease is 6 s; grid_timeout and",
+            {"GATEWAY_GRID_TIMEOUT": "6"},
+            "GATEWAY_GRID_TIMEOUT: grid_timeout is 6 s and lease is 6 s; grid_timeout must be below lease",
         ),
         (
-            {"GATEWAY_LEASE": "5", "GATEWAY_GRID_TIMEOUT": "4", "GATEWAY_LEASE_RENEW": "1"},
-            "GATEWAY_GRID_TIMEOUT and GATEWAY_LEASE_RENEW and GATEWAY_LEASE: grid_timeout is 4 s, lease_renew is 1 s",
+            {"GATEWAY_LEASE": "3", "GATEWAY_GRID_TIMEOUT": "4", "GATEWAY_LEASE_RENEW": "1"},
+            "GATEWAY_GRID_TIMEOUT and GATEWAY_LEASE: grid_timeout is 4 s and lease is 3 s; grid_timeout must be below",
         ),
         ({"GATEWAY_TOKEN_KEYS": f"{KEY},{KEY}"}, "GATEWAY_TOKEN_KEYS: its value has an entry twice"),
         (
@@ -311,7 +311,14 @@ def test_one_port_of_different_addresses_is_fine(listen: str, admin: str) -> Non
     assert (str(settings.listen), str(settings.admin)) == (listen, admin)
 
 
-def test_a_slow_grid_costs_nothing_where_there_is_none() -> None:
-    environment = {"GATEWAY_GRID": "", "GATEWAY_LEASE": "2", "GATEWAY_LEASE_RENEW": "1"}
-
-    assert loaded(environment).settings.grid_timeout == Settings().grid_timeout
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"GATEWAY_LEASE": "1", "GATEWAY_LEASE_RENEW": "0.5"},
+        {"GATEWAY_GRID": "", "GATEWAY_LEASE": "2", "GATEWAY_LEASE_RENEW": "1", "GATEWAY_GRID_TIMEOUT": "3"},
+    ],
+)
+def test_a_short_lease_needs_no_other_time_limit_for_a_grid_that_is_not_there_or_quick(
+    environment: dict[str, str],
+) -> None:
+    assert loaded(environment).settings.lease == float(environment["GATEWAY_LEASE"])
