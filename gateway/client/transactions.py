@@ -129,6 +129,7 @@ class Transaction:
         Raises:
             NotHeld: the session does not hold a message any more; nothing was done.
             QueueFull: a queue has no room; nothing was done.
+            NoSuchQueue: a queue has ended since; nothing was done.
             NoSuchTransaction: it was rolled back before.
             RequestTimedOut: nobody knows yet; it is done as a whole or not at all.
             RequestRefused, SessionEnded: as for ``Session.publish``.

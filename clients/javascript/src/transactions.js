@@ -119,6 +119,7 @@ export class Transaction {
    *
    * @throws {import("./errors.js").NotHeld} The session does not hold a message any more; nothing was done.
    * @throws {import("./errors.js").QueueFull} A queue has no room; nothing was done.
+   * @throws {import("./errors.js").NoSuchQueue} A queue has ended since; nothing was done.
    * @throws {import("./errors.js").RequestTimedOut} Nobody knows yet; it is done as a whole, or not at all.
    */
   async commit() {

@@ -45,6 +45,10 @@ REFUSALS: Final[dict[TransactionRefused, tuple[ErrorCode, str]]] = {
         ErrorCode.QUEUE_FULL,
         "a queue has no room for what the transaction sends; nothing of it was done",
     ),
+    TransactionRefused.ABSENT: (
+        ErrorCode.NO_SUCH_QUEUE,
+        "a queue to which the transaction sends is no more; nothing of it was done",
+    ),
     TransactionRefused.TOPICS: (
         ErrorCode.TOO_MANY_TOPICS,
         "the transaction publishes to a topic that may not be created; nothing of it was done",

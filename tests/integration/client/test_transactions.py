@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer, transaction_table
+from gateway.catalogue import log_events
 from gateway.client import (
     Message,
     MessageConsumer,
@@ -178,6 +179,23 @@ async def test_it_goes_on_wherever_its_session_does(cluster: Cluster, way: str) 
     await session.send(INPUT, "next")
     (following,) = await take(consumer, 1)
     assert following.value == "next", "what was settled does not come again"
+
+
+async def test_a_commit_to_a_queue_that_has_ended_is_refused_as_such(cluster: Cluster) -> None:
+    """A temporary queue ends with its session, which may be between the send and the commit."""
+    asker, session = await cluster.client(), await cluster.client()
+    answers = await asker.declare(temporary=True)
+    t = session.transaction()
+    async with time_limit(PATIENCE):
+        await t.__aenter__()
+        await t.send(answers, "late")
+        await t.send(OUTPUT, 1)
+        await asker.close()
+        with pytest.raises(NoSuchQueue):
+            await t.commit()
+    assert await cluster.counts(OUTPUT) == (0, 0), "nothing of it was done"
+    for node in cluster.nodes:
+        assert node.log.of(log_events.REQUEST_FAILED) == []
 
 
 async def test_what_is_refused_leaves_the_rest(cluster: Cluster) -> None:
