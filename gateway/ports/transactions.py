@@ -194,6 +194,9 @@ class TransactionStore(Protocol):
     ) -> TransactionRefused | None:
         """Add an operation, once for each request, in the order of requests.
 
+        One that was refused may be asked for again after later ones were added. It is judged anew, and if it is added
+        now, it is executed before them.
+
         Raises:
             Fenced, SessionGone, GridRefused, GridUnavailable: as above.
         """

@@ -406,9 +406,10 @@ class GridData:
         found = self.transactions.find(session, number, self._generation, now)
         if found is None:
             return TransactionRefused.UNKNOWN
-        settles = tuple(each for each in found.operations if isinstance(each, StagedSettle))
-        outcome = self._execute(session, found.operations, now) or Committed(
-            len(found.operations), duplicate=False, settled=settles
+        operations = found.in_order
+        settles = tuple(each for each in operations if isinstance(each, StagedSettle))
+        outcome = self._execute(session, operations, now) or Committed(
+            len(operations), duplicate=False, settled=settles
         )
         self.transactions.end(session, number, request, outcome)
         return outcome

@@ -32,8 +32,7 @@ class _Transaction:
     Attributes:
         begun: when.
         used: when something was asked of it last.
-        newest: the newest request of it.
-        operations: in order.
+        operations: by the requests that asked for them.
         size: bytes of them.
         request: that asked for its commit, once it is done.
         outcome: what became of it; None while it is open.
@@ -43,11 +42,15 @@ class _Transaction:
     generation: GridGeneration
     begun: float
     used: float
-    newest: RequestNumber
-    operations: list[Staged] = field(default_factory=list)
+    operations: dict[RequestNumber, Staged] = field(default_factory=dict)
     size: int = 0
     request: RequestNumber = _NO_REQUEST
     outcome: Committed | TransactionRefused | None = None
+
+    @property
+    def in_order(self) -> list[Staged]:
+        """What it is to do, in the order of the requests: one that was refused first may have been added later."""
+        return [self.operations[request] for request in sorted(self.operations)]
 
     @property
     def due(self) -> float:
@@ -76,7 +79,7 @@ class TransactionTable:
         self._forget_settled(session, settled)
         if sum(each.outcome is None for each in held.values()) >= MOST_TRANSACTIONS:
             return TransactionRefused.TRANSACTIONS
-        held[number] = _Transaction(generation, now, now, number)
+        held[number] = _Transaction(generation, now, now)
         return None
 
     def stage(
@@ -93,15 +96,14 @@ class TransactionTable:
         found = self.find(session, number, generation, now)
         if found is None:
             return TransactionRefused.UNKNOWN
-        if request <= found.newest:
+        if request in found.operations:
             return None
         found.used = now
         size = staged_bytes(operation)
         held = sum(each.size for each in self._of[session].values() if each.outcome is None)
         if len(found.operations) >= MOST_STAGED or held + size > MOST_STAGED_BYTES:
             return TransactionRefused.SIZE
-        found.newest = request
-        found.operations.append(operation)
+        found.operations[request] = operation
         found.size += size
         return None
 

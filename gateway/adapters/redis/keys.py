@@ -24,8 +24,8 @@ key                              type    content
                                          commit, times, sizes and outcome (``transactions.lua``). Written by its owner;
                                          what is over goes when its client knows it, and all with the session, unless a
                                          commit is under way: then as soon as that is finished.
-``P:{s17}:operations:<id>``      hash    Of a session: ``<number>.<place>`` → an operation of a transaction that is not
-                                         over. As the transactions.
+``P:{s17}:operations:<id>``      hash    Of a session: ``<number>.<request>`` → an operation of a transaction that is
+                                         not over, by who asked for it. As the transactions.
 ``P:{s17}:transactions-due``     zset    session → when the first of its transactions is to be looked after (ms). As the
                                          transactions.
 ``P:{t17}:values``               hash    topic → ``<version> <generation>-<sequence> <value>``; without a value it was

@@ -183,14 +183,13 @@ def read_record(stored: bytes) -> dict[str, Any]:
         ValueError: it is none.
     """
     state, *numbers, outcome, generation = stored.decode().split(" ")
-    turn, request, begun, used, newest, count, size, wait, latest = map(int, numbers)
+    turn, request, begun, used, count, size, wait, latest = map(int, numbers)
     return {
         "state": state,
         "turn": turn,
         "request": request,
         "begun": begun,
         "used": used,
-        "newest": newest,
         "count": count,
         "size": size,
         "wait": wait,

@@ -25,7 +25,7 @@ if open >= tonumber(ARGV[12]) then
   return 'transactions'
 end
 write_record({
-  state = 'o', turn = 0, request = 0, begun = now, used = now, newest = tonumber(ARGV[8]), count = 0, bytes = 0,
+  state = 'o', turn = 0, request = 0, begun = now, used = now, count = 0, bytes = 0,
   wait = tonumber(ARGV[10]), latest = now + ARGV[11], outcome = '-',
   generation = tonumber(ARGV[2]),
 })

@@ -10,7 +10,8 @@
 -- Result  'ok', 'unknown': there is no such transaction that is open; 'size': it would be too large;
 --         'fenced', {'gone', reason}, 'stale' as of session_change.lua
 --
--- Invariant: requests of a session rise, so that each is added once.
+-- Invariant: an operation is in it if, and only if, its request was answered so. A request that was refused, for its size or by
+-- a Redis that was full, may be asked again after later ones were added: it is judged anew, and has its place before them.
 local refused = check_owner()
 if refused then
   return refused
@@ -21,7 +22,7 @@ if not record or record.state ~= 'o' then
 elseif when_due(record) <= now and sure then
   forget_record(record)
   return 'unknown'
-elseif tonumber(ARGV[9]) <= record.newest then
+elseif redis.call('HEXISTS', OPERATIONS, operation(ARGV[9])) == 1 then
   return 'ok'
 end
 local held = tonumber(ARGV[10])
@@ -33,7 +34,7 @@ if record.count >= tonumber(ARGV[11]) or held > tonumber(ARGV[12]) then
   write_record(record)
   return 'size'
 end
-record.newest, record.count, record.bytes = tonumber(ARGV[9]), record.count + 1, record.bytes + ARGV[10]
-redis.call('HSET', OPERATIONS, ARGV[8] .. '.' .. whole(record.count), ARGV[13])
+record.count, record.bytes = record.count + 1, record.bytes + ARGV[10]
+redis.call('HSET', OPERATIONS, operation(ARGV[9]), ARGV[13])
 write_record(record)
 return 'ok'

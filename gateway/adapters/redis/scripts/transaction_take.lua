@@ -45,13 +45,10 @@ elseif record.state == 'd' then
 end
 record.used = now
 write_record(record)
-local result, places = {record.state, whole(record.turn), record.outcome, whole(record.count)}, {}
-for place = 1, record.count do
-  places[place] = ARGV[8] .. '.' .. place
-end
+local result, places = {record.state, whole(record.turn), record.outcome, whole(record.count)}, list_operations(record)
 if #places > 0 then
-  for place, operation in ipairs(redis.call('HMGET', OPERATIONS, unpack(places))) do
-    result[4 + place] = operation or ''
+  for place, stored in ipairs(redis.call('HMGET', OPERATIONS, unpack(places))) do
+    result[4 + place] = stored
   end
 end
 return result

@@ -4,9 +4,8 @@
 -- KEYS[2] ended       zset    "<reason>:<short hash>" of ended sessions -> when to forget it (ms)
 -- KEYS[3] opened      string  seal of the newest generation that was opened here
 -- KEYS[4] records     hash    of the session: number of each transaction -> "<state> <turn> <request of its commit> <begun>
---                             <used> <newest request> <operations> <bytes> <wait> <latest> <outcome> <generation of its begin>",
---                             times in ms
--- KEYS[5] operations  hash    of the session: "<number>.<place, from 1>" -> an operation
+--                             <used> <operations> <bytes> <wait> <latest> <outcome> <generation of its begin>", times in ms
+-- KEYS[5] operations  hash    of the session: "<number>.<request that asked for it>" -> an operation
 -- KEYS[6] overdue     zset    of the partition: session -> when the first of its transactions is to be looked after (ms)
 -- ARGV[1] seal of the generation that the caller has adopted
 -- ARGV[2] its number, ARGV[3] entries to keep in deliveries: for the steps that queue.lua precedes
@@ -49,9 +48,9 @@ local function check_owner()
 end
 
 local function parse_record(stored)
-  local fields = {string.match(stored, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+)$')}
-  local record = {state = fields[1], outcome = fields[11], generation = tonumber(fields[12])}
-  for place, name in ipairs({'turn', 'request', 'begun', 'used', 'newest', 'count', 'bytes', 'wait', 'latest'}) do
+  local fields = {string.match(stored, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+)$')}
+  local record = {state = fields[1], outcome = fields[10], generation = tonumber(fields[11])}
+  for place, name in ipairs({'turn', 'request', 'begun', 'used', 'count', 'bytes', 'wait', 'latest'}) do
     record[name] = tonumber(fields[place + 1])
   end
   return record
@@ -98,7 +97,7 @@ end
 
 local function write_record(record)
   local fields = {record.state}
-  for _, name in ipairs({'turn', 'request', 'begun', 'used', 'newest', 'count', 'bytes', 'wait', 'latest'}) do
+  for _, name in ipairs({'turn', 'request', 'begun', 'used', 'count', 'bytes', 'wait', 'latest'}) do
     fields[#fields + 1] = whole(record[name])
   end
   fields[#fields + 1] = record.outcome
@@ -107,13 +106,29 @@ local function write_record(record)
   schedule()
 end
 
-local function forget_operations(record)
-  local places = {}
-  for place = 1, record.count do
-    places[place] = ARGV[8] .. '.' .. place
+local function operation(request)
+  return ARGV[8] .. '.' .. request
+end
+
+-- Lists the fields of a transaction's operations, in the order of the requests that asked for them.
+local function list_operations(record)
+  local found, start = {}, operation('')
+  for _, field in ipairs(record.count > 0 and redis.call('HKEYS', OPERATIONS) or {}) do
+    if string.sub(field, 1, #start) == start then
+      found[#found + 1] = tonumber(string.sub(field, #start + 1))
+    end
   end
-  if #places > 0 then
-    redis.call('HDEL', OPERATIONS, unpack(places))
+  table.sort(found)
+  for place, request in ipairs(found) do
+    found[place] = operation(whole(request))
+  end
+  return found
+end
+
+local function forget_operations(record)
+  local found = list_operations(record)
+  if #found > 0 then
+    redis.call('HDEL', OPERATIONS, unpack(found))
   end
 end
 
