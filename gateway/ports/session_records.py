@@ -253,11 +253,12 @@ class ReceiptsLeft(NamedTuple):
     partition: int
 
 
-WillExecutor: TypeAlias = "Callable[[Sequence[LastWills]], Awaitable[Sequence[ReceiptsLeft]]]"
+WillExecutor: TypeAlias = "Callable[[Sequence[LastWills]], Awaitable[Mapping[SessionId, Sequence[ReceiptsLeft]]]]"
 """Executes wills, each once, however often it is called with the same ones, by whichever nodes at the same time.
 
-Returns where it has published them, to be forgotten. What it raises leaves the sessions marked as ended, to be finished
-later."""
+Returns where it has published them, to be forgotten, for each session of which all are executed. A session that is not
+named there, as the grid refuses what it has left, stays marked as ended, and is finished later. So are all that it was
+given if it raises."""
 
 
 class SessionPage(NamedTuple):

@@ -158,9 +158,10 @@ class SessionStore(Protocol):
         """End a session and delete everything that belongs to it, its publish receipts included (P7).
 
         If it has left wills, *execute* is called with them when it is marked as ended, and nobody can go on with it any
-        more, and before anything of it is deleted. If that fails, or this node dies, the session stays marked, and
-        ``expire`` finishes it some seconds later, and executes its wills; so they are not forgotten, and whoever
-        executes them sees to it that each is published once. Without *execute* they are not executed.
+        more, and before anything of it is deleted. If that fails, or the grid refuses a step of it, or this node dies,
+        the session stays marked, and ``expire`` finishes it some seconds later, and executes its wills; so they are not
+        forgotten, and whoever executes them sees to it that each is published once. Without *execute* they are not
+        executed.
 
         Args:
             ownership: by which it is ended.
@@ -174,6 +175,9 @@ class SessionStore(Protocol):
 
     async def end_all(self, ends: Sequence[SessionEnd], *, execute: WillExecutor | None = None) -> list[bool]:
         """End many sessions together, each as ``end`` does; in the same few round trips as one.
+
+        One of which the grid refuses a step, such as its wills, keeps none of the others from their end. It stays
+        marked, which counts as ended here: ``expire`` finishes it.
 
         Args:
             ends: which, and why.
@@ -214,7 +218,8 @@ class SessionStore(Protocol):
     ) -> list[Ended]:
         """End sessions of one session partition whose window is over, re-checked in the atomic step.
 
-        Any number of nodes may call this at the same time: each ended session is in exactly one answer.
+        Any number of nodes may call this at the same time: each ended session is in exactly one answer. One of which
+        the grid refuses a step, such as its wills, waits alone: the others end.
 
         Args:
             partition: which of the session partitions.

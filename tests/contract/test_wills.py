@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -26,7 +26,16 @@ from gateway.ports import (
     SessionEnd,
     SessionRecord,
 )
-from tests.contract.examples import claim, expire_all, ownership, partition_of, refused, session, topic_of
+from tests.contract.examples import (
+    claim,
+    expire_all,
+    ids_in_one_partition,
+    ownership,
+    partition_of,
+    refused,
+    session,
+    topic_of,
+)
 from tests.contract.harness import Harness, node
 
 pytestmark = [pytest.mark.promise("P5"), pytest.mark.promise("P7")]
@@ -56,8 +65,9 @@ class Executor:
         self.go_on.set()
         self.reached = asyncio.Event()
         self.failing = False
+        self.refused: set[SessionId] = set()
 
-    async def execute(self, left: Sequence[LastWills]) -> Sequence[ReceiptsLeft]:
+    async def execute(self, left: Sequence[LastWills]) -> Mapping[SessionId, Sequence[ReceiptsLeft]]:
         self.given += left
         self.reached.set()
         await self.go_on.wait()
@@ -70,22 +80,38 @@ class Executor:
                 b'"gone"',
             )
             for each in left
+            if each.session not in self.refused
         ]
         self.results += await self.grid.topics.publish(commands)
         if self.failing:
             raise GridUnavailable("the node dies here")
-        return [ReceiptsLeft(each.ownership.session, PARTITION) for each in commands]
+        executed = [each.session for each in left if each.session not in self.refused]
+        return {each: [ReceiptsLeft(SessionId(f"$will-{each}"), PARTITION)] for each in executed}
 
     @property
     def published(self) -> int:
         return sum(isinstance(each, Published) and not each.duplicate for each in self.results)
 
 
-async def opened(grid: Grid, *, window: float = 600.0, connected: bool = True, wills: str = TEXT) -> SessionRecord:
+async def opened(
+    grid: Grid,
+    *,
+    window: float = 600.0,
+    connected: bool = True,
+    wills: str = TEXT,
+    session_id: SessionId | None = None,
+) -> SessionRecord:
     """Open a session that leaves a will."""
-    record = session(window=window, connected=connected, properties={WILLS_PROPERTY: wills} if wills else {})
+    properties = {WILLS_PROPERTY: wills} if wills else {}
+    record = session(window=window, connected=connected, properties=properties, session_id=session_id)
     await grid.sessions.create(record)
     return record
+
+
+async def left_of(harness: Harness, *records: SessionRecord) -> set[str]:
+    """Tell what the grid keeps of sessions, but for the memory that they have ended."""
+    names = {each for each in await harness.inventory() if "tombstone" not in each}
+    return {name for name in names for each in records if each.id in name}
 
 
 async def expire(grid: Grid, executor: Executor, record: SessionRecord) -> list[Ended]:
@@ -156,7 +182,7 @@ async def test_if_the_ender_dies_before_it_executes_them_a_reaper_does(harness: 
     n1, n2 = await harness.grid("n1"), await harness.grid("n2")
     record = await opened(n1)
 
-    async def die(_: Sequence[LastWills]) -> Sequence[ReceiptsLeft]:
+    async def die(_: Sequence[LastWills]) -> Mapping[SessionId, Sequence[ReceiptsLeft]]:
         raise GridUnavailable("the node dies here")
 
     with pytest.raises(GridUnavailable):
@@ -203,6 +229,7 @@ async def test_an_ender_that_was_slow_does_not_publish_them_again(harness: Harne
 
     assert (first.published, second.published) == (0, 1)
     assert isinstance(first.results[0], Fenced)
+    assert not await left_of(harness, record), "nobody writes of a session that is gone"
 
 
 async def test_many_end_together(harness: Harness) -> None:
@@ -228,3 +255,97 @@ async def test_who_does_not_own_a_session_executes_nothing(harness: Harness) -> 
 
     assert executor.given == []
     assert await grid.sessions.find(record.id) is not None
+
+
+async def expired(harness: Harness, grid: Grid, count: int) -> list[SessionRecord]:
+    """Make sessions of one partition whose windows are over; the first one has left a will."""
+    records = [
+        await opened(
+            grid, window=harness.short, connected=False, wills=TEXT if number == 0 else "", session_id=session_id
+        )
+        for number, session_id in enumerate(ids_in_one_partition(count))
+    ]
+    await harness.advance(harness.short)
+    return records
+
+
+@pytest.mark.promise("P20")
+async def test_a_will_that_is_refused_makes_its_own_session_wait_alone(harness: Harness, grace: float) -> None:
+    """As by a Redis that is full: who is reaped together with it ends, and it does when there is room."""
+    grid = await harness.grid()
+    first, *others = await expired(harness, grid, 4)
+    executor = Executor(grid)
+    executor.refused.add(first.id)
+
+    ended = await expire(grid, executor, first)
+
+    assert {each.session for each in ended} == {each.id for each in others}
+    assert [each.session for each in executor.given] == [first.id]
+    assert refused(await claim(grid, first, node("n2"), token_generation=1, attempt=1)) == EXPIRED
+    executor.refused.clear()
+    await harness.advance(grace)
+    assert [each.session for each in await expire(grid, executor, first)] == [first.id]
+    assert executor.published == 1
+    assert not await left_of(harness, first)
+
+
+@pytest.mark.promise("P20")
+async def test_many_that_wait_keep_nobody_behind_them(harness: Harness, grace: float) -> None:
+    """Though one step ends few, and those that wait were due first."""
+    grid = await harness.grid()
+    ids = ids_in_one_partition(6)
+    executor = Executor(grid)
+    for session_id in ids[:4]:
+        await opened(grid, window=harness.short, connected=False, session_id=session_id)
+        executor.refused.add(session_id)
+    await harness.advance(harness.short / 10)
+    for session_id in ids[4:]:
+        await opened(grid, window=harness.short, connected=False, wills="", session_id=session_id)
+    await harness.advance(harness.short)
+
+    ended = await grid.sessions.expire(0, limit=2, execute=executor.execute)
+
+    assert {each.session for each in ended} == set(ids[4:])
+
+
+@pytest.mark.promise("P20")
+async def test_an_executor_that_fails_keeps_only_those_that_have_left_wills(harness: Harness, grace: float) -> None:
+    grid = await harness.grid()
+    first, *others = await expired(harness, grid, 3)
+    executor = Executor(grid)
+    executor.failing = True
+
+    with pytest.raises(GridUnavailable):
+        await expire(grid, executor, first)
+
+    for each in others:
+        assert await grid.sessions.find(each.id) is None
+    executor.failing = False
+    await harness.advance(grace)
+    assert [each.session for each in await expire(grid, executor, first)] == [first.id]
+    assert executor.published == 1, "it was published before it failed, and not again"
+
+
+@pytest.mark.promise("P20")
+async def test_who_ends_with_a_session_that_waits_ends(harness: Harness, grace: float) -> None:
+    """Of many that are ended together; who ends that session alone is told."""
+    grid = await harness.grid()
+    executor = Executor(grid)
+    records = [await opened(grid), await opened(grid), await opened(grid, wills="")]
+    waiting = records[0]
+    executor.refused.add(waiting.id)
+
+    ends = [SessionEnd(ownership(each), CLOSED) for each in records]
+    assert await grid.sessions.end_all(ends, execute=executor.execute) == [True] * 3
+    with pytest.raises(GridUnavailable):
+        await grid.sessions.end(ownership(waiting), reason=CLOSED, execute=executor.execute)
+
+    for each in records:
+        assert await grid.sessions.find(each.id) is None
+        assert refused(await claim(grid, each, node("n2"), token_generation=1, attempt=1)) == CLOSED
+    assert not await left_of(harness, *records[1:])
+    executor.refused.clear()
+    await harness.advance(grace)
+    assert await expire(grid, executor, waiting) == [], "it was no window that ended"
+    assert executor.published == 2
+    assert not await left_of(harness, waiting)

@@ -12,6 +12,7 @@ from gateway.adapters.memory.hook_store import MemoryHookStore
 from gateway.adapters.memory.presence_store import MemoryPresenceStore
 from gateway.adapters.memory.queue_store import MemoryQueueStore
 from gateway.adapters.memory.server import MemoryGridServer
+from gateway.adapters.memory.session_store import MemorySessionStore
 from gateway.adapters.memory.stores import (
     MemoryCallKeyStore,
     MemoryDestinationStore,
@@ -19,7 +20,6 @@ from gateway.adapters.memory.stores import (
     MemoryJournal,
     MemoryNodeDirectory,
     MemoryRevocationStore,
-    MemorySessionStore,
     MemoryTopicStore,
     MemoryTopicTail,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -467,20 +467,24 @@ class GridData:
                 left.append(self.sessions.mark(each, now))
         return [each for each in left if each is not None]
 
-    def wills_executed(self, left: Sequence[LastWills], receipts: Sequence[ReceiptsLeft]) -> None:
-        """Wills are executed; nothing of their publishers stays."""
-        for each in left:
-            self.sessions.wills_executed(each.session)
-        for place in receipts:
-            self.topics.forget(place.publisher)
-            self._closed.add(place.publisher)
+    def wills_executed(self, receipts: Mapping[SessionId, Sequence[ReceiptsLeft]]) -> None:
+        """The wills of sessions are executed; nothing of their publishers stays."""
+        for session, places in receipts.items():
+            self.sessions.wills_executed(session)
+            for place in places:
+                self.topics.forget(place.publisher)
+                self._closed.add(place.publisher)
 
-    def end_all(self, ends: Sequence[SessionEnd], now: float) -> list[bool]:
-        """End sessions, each one atomic step; tells for each whether its ownership was accepted."""
+    def end_all(self, ends: Sequence[SessionEnd], now: float, waiting: Collection[SessionId]) -> list[bool]:
+        """End sessions, each one atomic step; tells for each whether its ownership was accepted.
+
+        Those that wait stay marked as ended, because their wills have yet to be executed.
+        """
         ended = []
         for ownership, reason, *_ in ends:
             try:
-                self.end(ownership, reason, now)
+                if ownership.session not in waiting:
+                    self.end(ownership, reason, now)
             except Fenced:
                 ended.append(False)
             else:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import Final
 
 from gateway.adapters.memory.grid_connection import GridConnection
@@ -13,29 +12,22 @@ from gateway.adapters.memory.table_news import Changes, TableFollower
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.policy.revocations import Revocation
-from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration, TopicPath
-from gateway.core.wire.codes import ErrorCode
+from gateway.core.types import NodeRef, SessionId, TopicPath
 from gateway.ports import (
-    ALL_SAVED,
     AllDestinations,
     AllRevocations,
     Appended,
     Applied,
     Backup,
-    ClaimResult,
     DestinationChanges,
     DestinationNews,
     DestinationRemoved,
-    Ended,
     ExpiredLease,
     HistoryPage,
     HistoryQuestion,
-    Identity,
     JournalBatch,
     KeptTopics,
-    LastWills,
     LeaseTable,
-    LeftSizes,
     LostNode,
     MasterWish,
     NodeEntry,
@@ -45,15 +37,8 @@ from gateway.ports import (
     PublishCommand,
     Published,
     PublishResult,
-    Reclaimed,
-    Restored,
     RevocationChanges,
     RevocationNews,
-    SavedUntil,
-    SessionChanges,
-    SessionEnd,
-    SessionPage,
-    SessionRecord,
     StreamPosition,
     TailBatch,
     TailItem,
@@ -62,152 +47,7 @@ from gateway.ports import (
     TopicPage,
     TopicValue,
     Unblocked,
-    WillExecutor,
 )
-
-
-class MemorySessionStore:
-    """``SessionStore`` of one connection to the in-memory grid."""
-
-    def __init__(self, connection: GridConnection) -> None:
-        self._connection = connection
-
-    async def create(self, record: SessionRecord) -> None:
-        """See the port."""
-        await self._connection.run(lambda grid, now: grid.sessions.create(record, now))
-
-    async def claim(
-        self,
-        session: SessionId,
-        *,
-        by: NodeRef,
-        token_generation: TokenGeneration,
-        attempt: Attempt,
-        now: float = 0.0,
-        identity: Identity | None = None,
-    ) -> ClaimResult:
-        """See the port."""
-        return await self._connection.run(
-            lambda grid, time: grid.sessions.claim(
-                session, by, token_generation, attempt, time, wall=now, identity=identity
-            )
-        )
-
-    async def reclaim(
-        self, held: Ownership, *, token_generation: TokenGeneration, attempt: Attempt, now: float = 0.0
-    ) -> Reclaimed | ClaimResult:
-        """See the port."""
-        return await self._connection.run(
-            lambda grid, time: grid.sessions.reclaim(held, token_generation, attempt, time, wall=now)
-        )
-
-    async def why_not_claimable(
-        self, session: SessionId, *, by: NodeRef, token_generation: TokenGeneration, attempt: Attempt
-    ) -> ErrorCode | None:
-        """See the port."""
-        return await self._connection.run(
-            lambda grid, now: grid.sessions.why_not_claimable(session, by, token_generation, attempt, now)
-        )
-
-    async def change(self, ownership: Ownership, changes: SessionChanges) -> None:
-        """See the port."""
-        await self._connection.run(lambda grid, now: grid.sessions.change(ownership, changes, now))
-
-    async def confirm(self, proofs: Sequence[tuple[Ownership, TokenGeneration]]) -> list[bool]:
-        """See the port."""
-        return await self._connection.run(
-            lambda grid, now: [grid.sessions.confirm(ownership, proved, now) for ownership, proved in proofs]
-        )
-
-    async def disconnect(self, ownership: Ownership) -> None:
-        """See the port."""
-        await self._connection.run(lambda grid, now: grid.sessions.disconnect(ownership, now))
-
-    async def pass_on(self, ownership: Ownership, *, to: NodeRef) -> None:
-        """See the port."""
-        await self._connection.run(lambda grid, now: grid.sessions.pass_on(ownership, to, now))
-
-    async def end(
-        self,
-        ownership: Ownership,
-        *,
-        reason: ErrorCode,
-        removed: bool = False,
-        execute: WillExecutor | None = None,
-    ) -> None:
-        """See the port."""
-        await self._execute([SessionEnd(ownership, reason, removed)], execute)
-        await self._connection.run(lambda grid, now: grid.end(ownership, reason, now))
-
-    async def end_all(self, ends: Sequence[SessionEnd], *, execute: WillExecutor | None = None) -> list[bool]:
-        """See the port."""
-        await self._execute(ends, execute)
-        return await self._connection.run(lambda grid, now: grid.end_all(ends, now))
-
-    async def _execute(self, ends: Sequence[SessionEnd], execute: WillExecutor | None) -> None:
-        if execute is not None:
-            left = await self._connection.run(lambda grid, now: grid.mark_all(ends, now))
-            await self._executed(left, execute)
-
-    async def _executed(self, left: Sequence[LastWills], execute: WillExecutor) -> None:
-        if left:
-            receipts = await execute(left)
-            await self._connection.run(lambda grid, _now: grid.wills_executed(left, receipts))
-
-    async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:
-        """See the port."""
-        return await self._connection.run(
-            lambda grid, now: [grid.sessions.restore(each, now, recreate=recreate) for each in records]
-        )
-
-    async def expire(
-        self,
-        partition: int,
-        *,
-        limit: int,
-        execute: WillExecutor | None = None,
-        saved: SavedUntil = ALL_SAVED,
-        patience: float = 0.0,
-    ) -> list[Ended]:
-        """See the port."""
-        spares = partial(saved.spares, horizon=self._connection.server.now() - patience)
-        if execute is None:
-            return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now, spares=spares))
-        left = await self._connection.run(
-            lambda grid, now: grid.sessions.mark_due(partition, limit, now, spares=spares)
-        )
-        await self._executed(left, execute)
-        return await self._connection.run(lambda grid, now: grid.expire(partition, limit, now, left, spares=spares))
-
-    async def find(self, session: SessionId) -> SessionRecord | None:
-        """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.sessions.find(session))
-
-    async def page(self, partition: int, *, after: SessionId | None, limit: int) -> SessionPage:
-        """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.sessions.page(partition, after, limit))
-
-    async def left(self, partition: int, *, besides: Collection[NodeRef], start: int, limit: int) -> LeftSizes:
-        """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.sessions.left(partition, besides, start, limit))
-
-    async def owned(self, owner: NodeRef, partition: int) -> Sequence[SessionId]:
-        """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.sessions.owned(owner, partition))
-
-    async def owners(self, partition: int) -> Sequence[NodeRef]:
-        """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.sessions.owners(partition))
-
-    async def prolong(
-        self, expired: NodeRef, partition: int, *, after: SessionId | None, limit: int
-    ) -> tuple[int, SessionId | None]:
-        """See the port."""
-        return await self._connection.run(lambda grid, now: grid.prolong(expired, partition, after, limit, now))
-
-    async def orphan(self, expired: NodeRef, sessions: Sequence[SessionId]) -> list[Epoch | None]:
-        """See the port."""
-        return await self._connection.run(lambda grid, now: grid.orphan(expired, sessions, now))
 
 
 class MemoryNodeDirectory:

@@ -234,6 +234,14 @@ class Executor(ABC):
 
     async def call_all(self, commands: Sequence[Command], *, gated: bool = False) -> list[Any]:
         """Execute commands, those for one Redis in order, and all of them even if one fails; see ``call``."""
+        replies = await self.call_each(commands, gated=gated)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise fresh(reply)
+        return replies
+
+    async def call_each(self, commands: Sequence[Command], *, gated: bool = False) -> list[Any]:
+        """Execute commands as ``call_all`` does; the reply of one that was refused by itself is an exception."""
         if not commands:
             return []
         # The futures have no name here: of one that failed the error leads to this frame, which must not lead back.
@@ -243,11 +251,7 @@ class Executor(ABC):
                 for start in range(0, len(commands), PIPELINE_COMMANDS)
             ]
         )
-        replies = results[0] if len(results) == 1 else [reply for result in results for reply in result]
-        for reply in replies:
-            if isinstance(reply, Exception):
-                raise fresh(reply)
-        return replies
+        return results[0] if len(results) == 1 else [reply for result in results for reply in result]
 
     @abstractmethod
     def submit(

@@ -224,8 +224,7 @@ class RedisSessions:
         execute: WillExecutor | None = None,
     ) -> None:
         """See ``SessionStore.end``."""
-        (ended,) = await self.end_all([SessionEnd(ownership, reason, removed)], execute=execute)
-        if not ended:
+        if not await self._ends.end(SessionEnd(ownership, reason, removed), execute):
             raise _fenced(ownership)
 
     async def end_all(self, ends: Sequence[SessionEnd], *, execute: WillExecutor | None = None) -> list[bool]:
@@ -254,9 +253,10 @@ class RedisSessions:
             sessions = await self._named(partition, deadlines, due)
             # By the time here and not when Redis gets to it: should it stand still, nobody is spared for less.
             horizon = (clock.estimate() or 0.0) / 1000 - patience
-            expired, spared = await self._ends.expire(sessions, execute, saved, horizon)
+            expired, spared, waiting = await self._ends.expire(sessions, execute, saved, horizon)
             all_expired += expired
-            if not spared or len(all_expired) >= limit:
+            # What waits for the grid to accept its end is due again after a while, and keeps nobody behind it.
+            if not spared + waiting or len(all_expired) >= limit:
                 break
             left_out += spared
         return all_expired
@@ -516,8 +516,8 @@ _UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError)
 or is JSON of another form."""
 
 SPARED_PAGES: Final = 10
-"""Pages of sessions whose windows are over that are looked through for some that are not spared. After a long outage,
-those of all who were away may be over, and nobody knows of it yet: the others wait then."""
+"""Pages of sessions whose windows are over that are looked through for some that are not spared, and can end. After a
+long outage, those of all who were away may be over, and nobody knows of it yet: the others wait then."""
 
 _SHOWN_BYTES: Final = 60
 """Of a name that cannot be read, in a log event."""

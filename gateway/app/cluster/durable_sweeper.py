@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
+from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.context import Context
 from gateway.catalogue import durable_metrics as catalogue
 from gateway.catalogue import log_events as events
@@ -31,6 +33,7 @@ class DurableSweeper:
         self._clock = context.clock
         self._metrics = context.metrics
         self._log = context.log
+        self._grid = context.grid
         self._durables = context.grid.durables
         self._queues = context.grid.queues
         self._cluster = context.cluster
@@ -43,12 +46,12 @@ class DurableSweeper:
 
     async def sweep(self) -> None:
         """Sweep once, as far as the grid allows."""
-        for number in self._cluster.share(TOPIC_PARTITIONS):
-            try:
-                for each in await self._durables.due(number, limit=REMOVED_AT_ONCE):
-                    await self._expire(each)
-            except GridUnavailable:
-                return
+        with suppress(GridUnavailable):
+            await each_in_turn(self._grid, self._cluster.share(TOPIC_PARTITIONS), self._sweep_in)
+
+    async def _sweep_in(self, number: int) -> None:
+        for each in await self._durables.due(number, limit=REMOVED_AT_ONCE):
+            await self._expire(each)
 
     async def _expire(self, each: Durable) -> None:
         principal, name = each.name

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.context import Context
 from gateway.catalogue import history_metrics as catalogue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
@@ -32,6 +33,7 @@ class HistorySweeper:
         self._me = context.me
         self._clock = context.clock
         self._metrics = context.metrics
+        self._grid = context.grid
         self._history = context.grid.history
         self._destinations = context.destinations
         self._cluster = context.cluster
@@ -51,13 +53,13 @@ class HistorySweeper:
         alive = self._cluster.alive or (self._me,)
         if not self._loaded() or (not wanted and self._clean_with == alive):
             return
-        found = 0
+        mine = self._cluster.share(TOPIC_PARTITIONS)
         try:
-            for number in self._cluster.share(TOPIC_PARTITIONS):
-                found += await self._sweep_in(number)
+            swept = await each_in_turn(self._grid, mine, self._sweep_in)
         except GridUnavailable:
             return
-        self._clean_with = () if wanted or found else alive
+        if len(swept) == len(mine):
+            self._clean_with = () if wanted or any(found for _, found in swept) else alive
 
     async def _sweep_in(self, number: int) -> int:
         """Sweep a partition; returns how many histories there were."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
 
 from gateway.app.context import Context
 from gateway.app.security.authorisation import Authorisation
@@ -20,7 +21,6 @@ from gateway.core.wire.will_packets import Will
 from gateway.ports import (
     Fenced,
     GridRefused,
-    GridUnavailable,
     LastWills,
     Ownership,
     PublishCommand,
@@ -49,6 +49,20 @@ class _Testator:
         self.permissions = permissions
 
 
+class _Asked(NamedTuple):
+    """What is asked of the grid for a session that has left wills.
+
+    Attributes:
+        left: what it has left.
+        commands: its wills for this kind of end.
+        refused: topics of those that may not be published, and why.
+    """
+
+    left: LastWills
+    commands: list[PublishCommand]
+    refused: list[tuple[str, str]]
+
+
 class WillExecution:
     """Executes wills; see ``WillExecutor``.
 
@@ -67,49 +81,45 @@ class WillExecution:
         self._authorisation = authorisation
         self._loaded = loaded
 
-    async def execute(self, left: Sequence[LastWills]) -> Sequence[ReceiptsLeft]:
+    async def execute(self, left: Sequence[LastWills]) -> Mapping[SessionId, Sequence[ReceiptsLeft]]:
         """Publish what sessions have left for the kind of their end.
 
         Raises:
             GridUnavailable: some may have been published; they will not be again when this is repeated.
         """
         if not self._loaded():
-            raise GridUnavailable("it is not known yet what paths are")
-        commands: list[PublishCommand] = []
-        leavers: list[LastWills] = []
-        for each in left:
-            made = self._commands(each)
-            commands += made
-            leavers += [each] * len(made)
-        results = await self._grid.topics.publish(commands)
-        if refusals := [result for result in results if isinstance(result, GridRefused)]:
-            # Redis is full. The session stays marked, and is finished when there is room again.
-            raise GridUnavailable(str(refusals[0])) from refusals[0]
-        for leaver, command, result in zip(leavers, commands, results, strict=True):
-            self._count(leaver, command.topic, result)
+            return {}  # It is not known yet what paths are: they wait.
+        asked = [self._asked(each) for each in left]
+        results = iter(await self._grid.topics.publish([each for some in asked for each in some.commands]))
         depth = self._parameters.topic_depth
-        places = {(each.ownership.session, topic_partition(each.topic, depth)) for each in commands}
-        return [ReceiptsLeft(*place) for place in sorted(places)]
+        executed: dict[SessionId, Sequence[ReceiptsLeft]] = {}
+        for each in asked:
+            # Redis is full, or does not serve a topic now. The session stays marked, and is finished when it does.
+            if not self._count(each, list(islice(results, len(each.commands)))):
+                continue
+            places = {(command.ownership.session, topic_partition(command.topic, depth)) for command in each.commands}
+            executed[each.left.session] = [ReceiptsLeft(*place) for place in sorted(places)]
+        return executed
 
-    def _commands(self, left: LastWills) -> list[PublishCommand]:
+    def _asked(self, left: LastWills) -> _Asked:
+        asked = _Asked(left, [], [])
         try:
             wills = read_wills(left.wills)
         except ValueError as error:
-            self._refuse(left, "", str(error))
-            return []
+            asked.refused.append(("", str(error)))
+            return asked
         permissions = self._authorisation.permissions_for(left.principal, left.roles, left.principal_properties)
         testator = _Testator(left.principal, permissions)
         ownership = Ownership(SessionId(f"{PUBLISHER}{left.session}"), left.owner, left.epoch)
-        commands: list[PublishCommand] = []
         for number, will in enumerate(wills, 1):
             if left.kind not in will.when:
                 continue
             try:
                 topic = self._judge(testator, will)
             except RequestRefused as refusal:
-                self._refuse(left, will.topic, str(refusal))
+                asked.refused.append((will.topic, str(refusal)))
                 continue
-            commands.append(
+            asked.commands.append(
                 PublishCommand(
                     *(ownership, RequestNumber(number), NOTHING_SETTLED, topic, will.value),
                     most_topics=self._parameters.partition_topics,
@@ -118,7 +128,7 @@ class WillExecution:
                     ttl=self._destinations.ttl(topic) if will.ttl is None else will.ttl,
                 )
             )
-        return commands
+        return asked
 
     def _judge(self, testator: _Testator, will: Will) -> TopicPath:
         """Let pass a will that may be published today.
@@ -133,13 +143,21 @@ class WillExecution:
             self._authorisation.check_publish(testator, topic)
         return topic
 
-    def _count(self, left: LastWills, topic: TopicPath, result: PublishResult) -> None:
-        if isinstance(result, Published):
-            if not result.duplicate:
-                self._metrics.add(catalogue.WILLS, label="published")
-        elif not isinstance(result, Fenced):  # else another node has executed it, and has come to the end
-            self._refuse(left, topic, "there is no room for it")
+    def _count(self, asked: _Asked, results: Sequence[PublishResult]) -> bool:
+        """Count what became of the wills of a session; tells whether that is the end of them.
 
-    def _refuse(self, left: LastWills, topic: str, why: str) -> None:
-        self._metrics.add(catalogue.WILLS, label="refused")
-        self._log.emit(events.WILL_REFUSED, session=left.session, principal=left.principal, topic=topic, why=why)
+        What is refused is told once: when none of them has to wait.
+        """
+        is_done = not any(isinstance(each, GridRefused) for each in results)
+        refused = asked.refused
+        for command, result in zip(asked.commands, results, strict=True):
+            if isinstance(result, Published):
+                if not result.duplicate:
+                    self._metrics.add(catalogue.WILLS, label="published")
+            elif not isinstance(result, Fenced):  # else another node has executed it, and has come to the end
+                refused.append((command.topic, "there is no room for it"))
+        for topic, why in refused if is_done else ():
+            left = asked.left
+            self._metrics.add(catalogue.WILLS, label="refused")
+            self._log.emit(events.WILL_REFUSED, session=left.session, principal=left.principal, topic=topic, why=why)
+        return is_done

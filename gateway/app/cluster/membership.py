@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.namesakes import Namesakes
+from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.readiness import Readiness
 from gateway.app.context import Context
@@ -213,35 +214,34 @@ class Membership:
                 await self._end_sessions(self._cluster.share(SESSION_PARTITIONS))
                 if self._may_have_queues():
                     # One after the other, as above: what is due in all of them together takes the grid long.
-                    for partition in self._cluster.share(TOPIC_PARTITIONS):
-                        await self._grid.queues.fire(partition)
+                    await each_in_turn(self._grid, self._cluster.share(TOPIC_PARTITIONS), self._grid.queues.fire)
             except (GridUnavailable, LeaseLost):
                 continue
 
     async def _end_sessions(self, partitions: Sequence[int]) -> None:
         """End the sessions whose windows are over, step by step, so that others get their turns in between."""
-        execute = self._sessions.execute_wills
         while partitions:
-            full: list[int] = []
-            for partition in partitions:
-                if self._grid_recovery.is_recovering():
-                    return
-                began = self._clock.monotonic()
-                batch = await self._grid.sessions.expire(
-                    partition,
-                    limit=EXPIRE_BATCH,
-                    execute=execute,
-                    saved=self._saved,
-                    patience=SPARED_LEASES * self._parameters.lease,
-                )
-                for ended in batch:
-                    self._announce(SessionExpired(ended.session, ended.epoch, principal=ended.principal or None))
-                if batch:
-                    # As long a pause as the step took: others have half of the grid at least.
-                    await asyncio.sleep(self._clock.monotonic() - began)
-                if len(batch) == EXPIRE_BATCH:
-                    full.append(partition)
-            partitions = full
+            looked_at = await each_in_turn(self._grid, partitions, self._end_some)
+            partitions = [partition for partition, ended in looked_at if ended == EXPIRE_BATCH]
+
+    async def _end_some(self, partition: int) -> int:
+        """End sessions of a partition in one step; returns how many."""
+        if self._grid_recovery.is_recovering():
+            return 0
+        began = self._clock.monotonic()
+        batch = await self._grid.sessions.expire(
+            partition,
+            limit=EXPIRE_BATCH,
+            execute=self._sessions.execute_wills,
+            saved=self._saved,
+            patience=SPARED_LEASES * self._parameters.lease,
+        )
+        for ended in batch:
+            self._announce(SessionExpired(ended.session, ended.epoch, principal=ended.principal or None))
+        if batch:
+            # As long a pause as the step took: others have half of the grid at least.
+            await asyncio.sleep(self._clock.monotonic() - began)
+        return len(batch)
 
     def _may_have_queues(self) -> bool:
         """Tell whether to look for what is due in queues now: idle clusters without queues ask the grid for nothing.

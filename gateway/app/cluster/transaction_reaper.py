@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
+from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.context import Context
 from gateway.catalogue import transaction_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS
@@ -30,6 +32,7 @@ class TransactionReaper:
     def __init__(self, context: Context, *, may_reap: Callable[[], bool]) -> None:
         self._clock = context.clock
         self._metrics = context.metrics
+        self._grid = context.grid
         self._transactions = context.grid.transactions
         self._cluster = context.cluster
         self._may_reap = may_reap
@@ -45,15 +48,17 @@ class TransactionReaper:
 
     async def look(self) -> Reaped:
         """Look once, as far as the grid allows; returns what came of it."""
-        found = Reaped()
-        try:
-            for number in self._cluster.share(SESSION_PARTITIONS):
-                reaped = await self._transactions.reap(number)
-                found = Reaped(*map(sum, zip(found, reaped, strict=True)))
-        except GridUnavailable:
-            return found
-        finally:
-            self._metrics.add(catalogue.TRANSACTIONS, found.rolled_back, label="abandoned")
-            self._metrics.add(catalogue.TRANSACTIONS, found.finished, label="finished")
-        self._idle = 0 if found.kept else IDLE_LOOKS
-        return found
+        mine = self._cluster.share(SESSION_PARTITIONS)
+        found: list[Reaped] = []
+
+        async def reap(number: int) -> None:
+            reaped = await self._transactions.reap(number)
+            self._metrics.add(catalogue.TRANSACTIONS, reaped.rolled_back, label="abandoned")
+            self._metrics.add(catalogue.TRANSACTIONS, reaped.finished, label="finished")
+            found.append(reaped)
+
+        with suppress(GridUnavailable):
+            await each_in_turn(self._grid, mine, reap)
+        if len(found) == len(mine):
+            self._idle = 0 if any(each.kept for each in found) else IDLE_LOOKS
+        return Reaped(*map(sum, zip(Reaped(), *found, strict=True)))

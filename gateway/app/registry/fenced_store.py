@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -376,11 +376,14 @@ class FencedStore(FencedPresence):
                 kind=end.kind,
                 wills=wills,
             )
+            executed: Collection[SessionId] = ()
             try:
-                await self.execute_wills([left])
-            except GridUnavailable:
-                ended.properties[WILLS_PROPERTY] = wills
-                raise
+                executed = await self.execute_wills([left])
+            finally:
+                if ended.id not in executed:
+                    ended.properties[WILLS_PROPERTY] = wills
+            if ended.id not in executed:
+                raise GridUnavailable("what the session has left cannot be published now")
 
     async def end_again(self) -> None:
         """End once more what this node has ended lately: a grid that has lost writes may have lost an end (P7).

@@ -12,7 +12,7 @@ from yarl import URL
 
 from gateway.adapters.admin.console import PAGE, SECURITY_HEADERS
 from gateway.adapters.authentication import AnonymousAuthenticator
-from gateway.adapters.memory.stores import MemorySessionStore
+from gateway.adapters.memory.session_store import MemorySessionStore
 from gateway.catalogue import log_events as events
 from gateway.client import ConnectFailed, Forbidden, SessionRefused, Unauthenticated, connect
 from gateway.client.session import Connecting

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gateway.client import Forbidden, Session, Update, UpdateStream, ValueTooLar
 from gateway.core.policy.revocations import RevocationKind
 from gateway.core.types import SessionId
 from gateway.core.wire.will_packets import WILLS_PROPERTY
+from gateway.ports import GridRefused, PublishCommand, PublishResult
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import scaled, time_limit
@@ -177,6 +179,41 @@ async def test_what_is_too_much_is_refused_and_what_was_set_stays(cluster: Clust
         await session.set_wills(Will(STATUS, 1, when=("never",)))
     await session.close()
     assert (await cluster.next()).value == "left"
+
+
+@pytest.mark.promise("P20")
+async def test_a_will_that_the_grid_refuses_waits_alone(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is full, or of which a slot is half moved; others that end with it end."""
+    full = {"status/full"}
+
+    for node in cluster.nodes:
+        topics = node.gateway.node._context.grid.topics
+
+        async def publish(
+            commands: Sequence[PublishCommand], publish: Callable[..., Any] = topics.publish
+        ) -> list[PublishResult]:
+            results = iter(await publish([each for each in commands if each.topic not in full]))
+            return [GridRefused("no memory") if each.topic in full else next(results) for each in commands]
+
+        monkeypatch.setattr(topics, "publish", publish)
+    waiting, other = [await cluster.client(window=scaled(0.5)) for _ in range(2)]
+    await waiting.set_wills(Will("status/first", 1), Will("status/full", 1))
+    await other.set_wills(Will("status/second", 2))
+    cluster.proxy.target = NOBODY
+    cluster.proxy.cut()
+
+    assert {(await cluster.next()).topic for _ in range(2)} == {"status/first", "status/second"}
+    grid = cluster.nodes[0].gateway.node._context.grid
+
+    async def is_gone(session: Session) -> bool:
+        return await grid.sessions.find(SessionId(session.id)) is None
+
+    async with time_limit(PATIENCE):
+        while not await is_gone(other):  # noqa: ASYNC110 - asked of the grid
+            await asyncio.sleep(0.01)
+    full.clear()
+    assert (await cluster.next()).topic == "status/full"
+    await cluster.nothing_else()
 
 
 POLICY = """

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.adapters.memory.stores import MemoryNodeDirectory, MemorySessionStore
+from gateway.adapters.memory.session_store import MemorySessionStore
+from gateway.adapters.memory.stores import MemoryNodeDirectory
 from gateway.app.registry.sessions import DEADLINE_GRAIN
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.core.wire.codes import PING_TIMEOUT

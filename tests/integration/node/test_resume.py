@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.adapters.memory import MemoryGridServer
-from gateway.adapters.memory.stores import MemorySessionStore
+from gateway.adapters.memory.session_store import MemorySessionStore
 from gateway.app.delivery import delivery
 from gateway.app.delivery.partition import Partition
 from gateway.core.topics.selectors import Selector

@@ -11,7 +11,8 @@ import pytest
 
 from gateway.adapters.authentication import AnonymousAuthenticator
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
-from gateway.adapters.memory.stores import MemoryRevocationStore, MemorySessionStore
+from gateway.adapters.memory.session_store import MemorySessionStore
+from gateway.adapters.memory.stores import MemoryRevocationStore
 from gateway.app.security import revocations as revoking
 from gateway.app.security.revocations import InvalidRevocation, TooManyRevocations
 from gateway.catalogue import log_events as events

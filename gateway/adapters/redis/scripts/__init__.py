@@ -173,6 +173,7 @@ SESSION_CREATE: Final = Script("session_create", keys=5, timed=True, begins=("se
 SESSION_DISCONNECT: Final = Script("session_disconnect", keys=5, timed=True, begins=("session_absent",))
 SESSION_DUE: Final = Script("session_due", keys=2, timed=True)
 SESSION_END: Final = Script("session_end", keys=4, timed=True, begins=("wills",))
+SESSION_EXECUTED: Final = Script("session_executed", keys=1)
 SESSION_EXPIRE: Final = Script("session_expire", keys=3, timed=True, begins=("wills",))
 SESSION_ORPHAN: Final = Script("session_orphan", keys=3, timed=True)
 SESSION_PROLONG: Final = Script("session_prolong", keys=3, timed=True)
