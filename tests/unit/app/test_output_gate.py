@@ -29,9 +29,7 @@ class Bench:
             parameters=SimpleNamespace(mirror=SimpleNamespace(patience=PATIENCE)),
         )
         source: Any = SimpleNamespace(log=self.log if has_backup else None, lag=lambda _now: 0.0)
-        self.gate = OutputGate(
-            context, source, mode_of=lambda _: mode, is_needed=lambda: True, notify=lambda *_: None
-        )
+        self.gate = OutputGate(context, source, mode_of=lambda _: mode, is_needed=lambda: True, notify=lambda *_: None)
         self.mode = mode
         self.connection = self.connect()
 
