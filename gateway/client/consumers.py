@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self
 
 from gateway.core.client.consumers import Consumers
-from gateway.core.client.errors import GatewayError, NotHeld
+from gateway.core.client.errors import GatewayError, NotHeld, RequestRefused, RequestTimedOut
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
 from gateway.core.types import DeliveryTag, MessageId
 from gateway.core.wire.packets import (
@@ -57,11 +58,14 @@ class Ack(StrEnum):
 class Requests(Protocol):
     """What a consumer asks of its session."""
 
-    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
-        """Ask something and wait for the answer."""
+    def limit(self, seconds: float | None) -> float | None:
+        """Return how long a call may take whose caller says *seconds*."""
 
-    async def settle(self, settlements: Sequence[Settle], seconds: float | None) -> None:
-        """Say what becomes of messages of one queue, and wait for the answers."""
+    def begin(self, ask: ClientAsk) -> asyncio.Future[Reply]:
+        """Ask for something that is done in any case."""
+
+    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
+        """Wait for the answers to what has begun."""
 
     @property
     def consumers(self) -> Consumers:
@@ -94,9 +98,13 @@ class Message:
     redelivered: bool
     _consumer: MessageConsumer = field(repr=False)
     _tag: DeliveryTag = field(repr=False)
+    _untold: dict[Settlement, list[asyncio.Future[Reply]]] = field(default_factory=dict, repr=False)
+    """Settlements that were asked for, and whose answers nobody was told yet."""
 
     async def accept(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """Say that it is done; returns once the grid has forgotten it. Nothing to be done with ``auto`` and ``none``.
+
+        Cancelling the call, or its time limit, ends the waiting and nothing else; the same call again waits on.
 
         Args:
             timeout: seconds; None for the session's default.
@@ -105,10 +113,10 @@ class Message:
             NotHeld: the session does not hold it any more, and another consumer may have it.
             RequestRefused, RequestTimedOut, SessionEnded: as for ``Session.publish``.
         """
-        await self._consumer.settle(self._tag, Settlement.ACCEPT, timeout)
+        await self._settle(Settlement.ACCEPT, timeout)
 
     async def reject(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
-        """Make it a dead letter, which nobody is given.
+        """Make it a dead letter, which nobody is given. What ends the waiting ends nothing else, as for ``accept``.
 
         Args:
             timeout: seconds; None for the session's default.
@@ -117,10 +125,12 @@ class Message:
             ValueError: the consumer settles by itself.
             NotHeld, RequestRefused, RequestTimedOut, SessionEnded: as for ``accept``.
         """
-        await self._consumer.settle(self._tag, Settlement.REJECT, timeout)
+        await self._settle(Settlement.REJECT, timeout)
 
     async def release(self, *, delay: float = 0.0, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """Give it back: it goes to its place in the queue, as a delivery that failed.
+
+        What ends the waiting ends nothing else, as for ``accept``.
 
         Args:
             delay: seconds until somebody may be given it again.
@@ -130,7 +140,20 @@ class Message:
             ValueError: the consumer settles by itself.
             NotHeld, RequestRefused, RequestTimedOut, SessionEnded: as for ``accept``.
         """
-        await self._consumer.settle(self._tag, Settlement.RELEASE, timeout, delay)
+        await self._settle(Settlement.RELEASE, timeout, delay)
+
+    async def _settle(self, outcome: Settlement, timeout: float | None, delay: float = 0.0) -> None:  # noqa: ASYNC109
+        limit = self._consumer.limit(timeout)
+        if not self._untold.get(outcome):
+            self._untold[outcome] = self._consumer.settle(self._tag, outcome, delay)
+        try:
+            await self._consumer.wait(*self._untold[outcome], limit=limit)
+        except RequestTimedOut:
+            raise
+        except GatewayError:
+            self._untold.pop(outcome, None)
+            raise
+        self._untold.pop(outcome, None)
 
     def stage(self, outcome: Settlement, delay: float) -> list[tuple[MessageConsumer, Settle]]:
         """Take it, to settle it within a transaction; for ``gateway.client.transactions``."""
@@ -156,6 +179,7 @@ class MessageConsumer:
         self._messages: deque[Message] = deque()
         self._unsettled: dict[DeliveryTag, MessageId] = {}
         self._news = asyncio.Event()
+        self._cancelling: asyncio.Future[Reply] | None = None
         self._ended = False
         self._error: GatewayError | None = None
         self._paused = False
@@ -202,27 +226,48 @@ class MessageConsumer:
     async def cancel(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """Consume no more; what is held goes back, and what the application was given already it can not settle.
 
+        Cancelling the call, or its time limit, ends the waiting and nothing else. Cancelling twice does no harm.
+
         Args:
             timeout: seconds; None for the session's default.
 
         Raises:
             RequestRefused, RequestTimedOut, SessionEnded: as for ``Session.publish``.
         """
-        self.end(None)
-        self._messages.clear()
-        await self._supervisor.request(Cancel(UNNUMBERED, self.queue), timeout)
+        limit = self._supervisor.limit(timeout)
+        if not self._ended:
+            self.end(None)
+            self._messages.clear()
+            self._cancelling = self._supervisor.begin(Cancel(UNNUMBERED, self.queue))
+        if self._cancelling is not None:
+            await self._supervisor.wait(self._cancelling, limit=limit)
 
-    async def settle(
-        self,
-        tag: DeliveryTag,
-        outcome: Settlement,
-        timeout: float | None,  # noqa: ASYNC109 - public
-        delay: float = 0.0,
-    ) -> None:
-        """Settle a message; see ``Message``."""
+    # --- For its messages ---------------------------------------------------------------------------------------------
+
+    def limit(self, seconds: float | None) -> float | None:
+        """Return how long a call may take whose caller says *seconds*."""
+        return self._supervisor.limit(seconds)
+
+    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
+        """Wait for the answers to what ``settle`` has asked for."""
+        await self._supervisor.wait(*answers, limit=limit)
+
+    def settle(self, tag: DeliveryTag, outcome: Settlement, delay: float = 0.0) -> list[asyncio.Future[Reply]]:
+        """Settle a message in any case; see ``Message``. Until there is an answer, it is nothing new."""
         if self.mode is not AckMode.EACH and outcome is Settlement.ACCEPT:
-            return
-        await self._supervisor.settle(self.take(tag, outcome, delay), timeout)
+            return []
+        answers: list[asyncio.Future[Reply]] = []
+        for settle in self.take(tag, outcome, delay):
+            self._supervisor.consumers.settle(self.queue, [each for _, each in settle.messages])
+            answer = self._supervisor.begin(settle)
+            answer.add_done_callback(partial(self._settled, settle))
+            answers.append(answer)
+        return answers
+
+    def _settled(self, settle: Settle, answer: asyncio.Future[Reply]) -> None:
+        # What was refused the application has still, unless it is for that that it has not.
+        error = answer.exception()
+        self.unstage(settle, done=not isinstance(error, RequestRefused) or isinstance(error, NotHeld))
 
     def take(self, tag: DeliveryTag, outcome: Settlement, delay: float) -> list[Settle]:
         """Take a message, or with ``client`` also those before it, out of what the application has to settle.
@@ -248,7 +293,7 @@ class MessageConsumer:
         return taken
 
     def unstage(self, settle: Settle, *, done: bool) -> None:
-        """The transaction is over; if it was not done, the messages can be settled otherwise."""
+        """What settles messages has its answer; if it was not done, they can be settled otherwise."""
         tags = [tag for _, tag in settle.messages]
         self._supervisor.consumers.settled(self.queue, tags)
         if not done and not self._ended:

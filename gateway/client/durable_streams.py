@@ -56,6 +56,15 @@ class Requests(Protocol):
     async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
         """Ask something and wait for the answer."""
 
+    def limit(self, seconds: float | None) -> float | None:
+        """Return how long a call may take whose caller says *seconds*."""
+
+    def begin(self, ask: ClientAsk) -> asyncio.Future[Reply]:
+        """Ask for something that is done in any case."""
+
+    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
+        """Wait for the answers to what has begun."""
+
 
 class Acknowledger:
     """Tells the grid how far a durable subscription was read.
@@ -139,6 +148,7 @@ class DurableStream:
         self._stream = stream
         self._ack = ack
         self._acknowledger = Acknowledger(session, name, stream.position, stream.close)
+        self._releasing: asyncio.Future[Reply] | None = None
 
     def __repr__(self) -> str:
         return f"<DurableStream {self.name} of {self.selector} at {self.position}>"
@@ -209,20 +219,31 @@ class DurableStream:
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """End the stream, and let other sessions use the subscription; it stays, with its place.
 
+        Cancelling the call, or its time limit, ends the waiting, and what was read last may be read again; the
+        subscription is released nevertheless. Closing twice does no harm.
+
         Args:
             timeout: seconds; None for the session's default.
 
         Raises:
             RequestRefused, RequestTimedOut, SessionEnded: as for ``acknowledge``.
         """
-        if self.closed:
-            return
+        limit = self._session.limit(timeout)
+        was_closed = self.closed
         try:
             await self.flush(timeout)
         finally:
             self._acknowledger.stop()
             self._stream.close()
-        await self._session.request(ReleaseDurable(UNNUMBERED, self.name), timeout)
+            if self._releasing is None and self._acknowledger.error is None:
+                self._releasing = self._session.begin(ReleaseDurable(UNNUMBERED, self.name))
+        if self._releasing is None:
+            return
+        try:
+            await self._session.wait(self._releasing, limit=limit)
+        except SessionEnded:
+            if not was_closed:
+                raise
 
     async def __aenter__(self) -> Self:
         return self

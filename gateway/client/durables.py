@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, overload
 from weakref import WeakSet
 
@@ -10,7 +11,7 @@ from gateway.client.consumers import DEFAULT_CREDIT, Ack, MessageConsumer
 from gateway.client.durable_streams import DurableStream, durable_mode, durable_opening
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.supervisor import Supervisor
-from gateway.core.client.errors import InvalidPosition, InvalidSelector, RequestRefused
+from gateway.core.client.errors import GatewayError, InvalidPosition, InvalidSelector, RequestRefused
 from gateway.core.client.log_reader import show_position
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.topics.selectors import parse_selector
@@ -120,7 +121,16 @@ class DurableCalls:
         name = text_of("name", name, RequestRefused)
         mode = durable_mode(ack, shared=shared)
         ask = durable_opening(name, parsed.text, start, expires, take=take, shared=shared)
-        place = (await self._supervisor.request_durable(ask, timeout)).durable or DurablePlace()
+        release = ReleaseDurable(UNNUMBERED, name)
+        limit = self._supervisor.limit(timeout)
+        try:
+            place = (await self._supervisor.request_durable(ask, timeout)).durable or DurablePlace()
+        except RequestRefused:
+            raise
+        except BaseException:
+            # It may be opened, and then nobody else could use it; one that is shared means nothing by this.
+            self._supervisor.begin(release)
+            raise
         if place.queue is not None:
             return await self._supervisor.consume(place.queue, credit, mode, timeout)
         begin = show_position(place.positions) or EARLIEST
@@ -128,8 +138,11 @@ class DurableCalls:
             stream = await self.subscribe(
                 parsed.text, start=begin, on_gap=on_gap, queue_size=queue_size, queue_bytes=queue_bytes, timeout=timeout
             )
-        except RequestRefused:
-            await self._supervisor.request(ReleaseDurable(UNNUMBERED, name), timeout)
+        except BaseException as error:
+            released = self._supervisor.begin(release)
+            if isinstance(error, RequestRefused):
+                with suppress(GatewayError):  # why there is no stream is told, and nothing else
+                    await self._supervisor.wait(released, limit=limit)
             raise
         durable = DurableStream(self._supervisor, name, stream, mode, created=place.created)
         self._durables.add(durable)

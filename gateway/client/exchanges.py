@@ -16,6 +16,7 @@ from gateway.core.client.errors import (
     InvalidSelector,
     InvalidTopic,
     InvalidValue,
+    RequestRefused,
     ValueTooLarge,
 )
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, encode_within
@@ -86,6 +87,15 @@ class Requests(Protocol):
         """Ask a question and wait for the answer."""
 
     def answer(self, ask: Answer) -> None:
+    def limit(self, seconds: float | None) -> float | None:
+        """Return how long a call may take whose caller says *seconds*."""
+
+    def begin(self, ask: ClientAsk) -> asyncio.Future[Reply]:
+        """Ask for something that is done in any case."""
+
+    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
+        """Wait for the answers to what has begun."""
+
         """Answer a question, without waiting."""
 
     def check_questions(self) -> None:
@@ -114,6 +124,7 @@ class Handling:
     def __repr__(self) -> str:
         return f"<Handling of {self.selector}>"
 
+        self._cancelling: asyncio.Future[Reply] | None = None
     async def __aenter__(self) -> Self:
         return self
 
@@ -129,12 +140,21 @@ class Handling:
             timeout: seconds; None for the session's default.
 
         Raises:
+        Cancelling the call, or its time limit, ends the waiting and nothing else.
+
             RequestRefused, RequestTimedOut, SessionEnded: as for ``Session.publish``.
         """
         if self._supervisor.handlers.remove(self):
-            await self._supervisor.request(Unhandle(UNNUMBERED, self.selector), timeout)
+            self._cancelling = self._supervisor.begin(Unhandle(UNNUMBERED, self.selector))
 
     @property
+        limit = self._supervisor.limit(timeout)
+        self.end()
+        if self._cancelling is not None:
+            await self._supervisor.wait(self._cancelling, limit=limit)
+
+    def end(self) -> None:
+        """Handle no more requests, without waiting until the node knows."""
     def particularity(self) -> tuple[int, int]:
         """How particular it is: by its literal segments, and then by how few ``**`` it has."""
         segments = self._selector.segments
@@ -267,7 +287,7 @@ class ExchangeCalls:
         supervisor.handlers.add(handling)
         try:
             await supervisor.request(Handle(UNNUMBERED, handling.selector, concurrency), timeout)
-        except BaseException:
+        except RequestRefused:
             supervisor.handlers.remove(handling)
             raise
         return handling
@@ -281,6 +301,7 @@ class ExchangeCalls:
         principal: str | None = None,
         session_id: str | None = None,
     ) -> Any:
+        supervisor.limit(timeout)  # tells at once what makes no sense
         """Ask one of those who handle a path, and wait for the answer; nobody is asked twice (P5).
 
         Args:
@@ -289,6 +310,10 @@ class ExchangeCalls:
             timeout: seconds within which it has to be answered; 600 at most.
             principal: whose sessions alone may be asked.
             session_id: which session alone may be asked.
+        except BaseException:
+            # It may be executed, and then nothing of it shall stay.
+            handling.end()
+            raise
 
         Returns:
             The answer, as JSON reads into Python.

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import SystemRandom
-from typing import Any, TypeVar
+from typing import Any
 
+from gateway.client.calls import Calls
 from gateway.client.connection import Connection
 from gateway.client.connector import Connector
 from gateway.client.consumers import Ack, MessageConsumer
@@ -34,31 +35,28 @@ from gateway.core.client.endings import Ending
 from gateway.core.client.errors import (
     GatewayError,
     RequestRefused,
-    RequestTimedOut,
     SessionClosed,
     SessionEnded,
     SessionFailed,
 )
 from gateway.core.client.machine import ClientMachine
-from gateway.core.client.request_table import UNNUMBERED, ClientAsk
+from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.client.types import Notice, Recovery, SessionState, Update
 from gateway.core.client.urls import describe_url
 from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.wire import packets
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.durable_packets import DURABLES, DurableRequest
-from gateway.core.wire.exchange_packets import QUESTIONS, Answer, Answered, Ask, Question
+from gateway.core.wire.exchange_packets import QUESTIONS, Answer, Answered, Question
 from gateway.core.wire.packets import HistoryPart, ReadHistory, Reply, Unsubscribe, Welcome
-from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Cancel, Consume, Declare, Message, Settle
+from gateway.core.wire.queue_packets import QUEUES, TEMPORARY, Cancel, Consume, Declare, Message
 from gateway.core.wire.transaction_packets import TRANSACTIONS
-
-T = TypeVar("T")
 
 log = logging.getLogger("gateway.client")
 log.addHandler(logging.NullHandler())
 
 
-class Supervisor:
+class Supervisor(Calls):
     """One session; ``session.Session`` is its public face. ``open`` comes first.
 
     Args:
@@ -72,10 +70,8 @@ class Supervisor:
     """
 
     def __init__(self, options: Options) -> None:
+        super().__init__(ClientMachine(options, random=SystemRandom().random), options.request_timeout)
         self._options = options
-        self._loop = asyncio.get_running_loop()
-        self._clock = self._loop.time
-        self._machine = ClientMachine(options, random=SystemRandom().random)
         self._connector = Connector(options, make_http())
         self._connection: Connection | None = None
         self._fetches: set[asyncio.Task[None]] = set()
@@ -176,36 +172,6 @@ class Supervisor:
 
     # --- What the application does with it ----------------------------------------------------------------------------
 
-    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
-        """Ask something and wait for the answer, however many connections it takes.
-
-        Args:
-            ask: with any number; it gets its own.
-            seconds: how long it may take; None for the session's default.
-
-        Raises:
-            RequestRefused: the answer is no.
-            RequestTimedOut: there was none in time.
-            SessionEnded: the session is over, being closed, or ended before there was one.
-        """
-        answer: asyncio.Future[Reply] = self._loop.create_future()
-        return await self._answer(answer, ask, self._limit(seconds))
-
-    async def _answer(self, answer: asyncio.Future[T], ask: ClientAsk, limit: float | None) -> T:
-        self._perform(self._machine.request(answer, ask, self._clock()))
-        try:
-            async with asyncio.timeout(limit):
-                return await answer
-        except TimeoutError:
-            sent = self._machine.withdraw(answer)
-            fate = "it may have been executed" if sent else "it was not sent"
-            raise RequestTimedOut(f"no answer within {limit} s; {fate}", sent=sent) from None
-        except asyncio.CancelledError:
-            self._machine.withdraw(answer)
-            raise
-        finally:
-            _read(answer)
-
     async def read_history(self, ask: ReadHistory, seconds: float | None = None) -> HistoryPart:
         """See ``history_streams.Source``."""
         reply = await self.request(ask, seconds)
@@ -228,14 +194,9 @@ class Supervisor:
             SessionEnded: the session is over, or being closed.
         """
         self._machine.check_open()
+        limit = self.limit(seconds)
         answers = list(map(self._deselect, self.streams.unsubscribe(selector)))
-        limit = self._limit(seconds)
-        try:
-            async with asyncio.timeout(limit):
-                for answer in answers:
-                    await asyncio.shield(answer)
-        except TimeoutError:
-            raise RequestTimedOut(f"no answer within {limit} s; it is done later", sent=True) from None
+        await self.wait(*answers, limit=limit)
 
     # --- Durable subscriptions ----------------------------------------------------------------------------------------
 
@@ -259,11 +220,6 @@ class Supervisor:
     def check_questions(self) -> None:
         """Make sure that the node of the moment knows questions; see ``check_queues``."""
         self._check_supports(QUESTIONS, "requests of applications")
-
-    async def ask(self, ask: Ask, seconds: float) -> Answered:
-        """Ask a question, and wait for the answer; raises as ``Session.request`` says."""
-        answer: asyncio.Future[Answered] = self._loop.create_future()
-        return await self._answer(answer, ask, seconds)
 
     def answer(self, ask: Answer) -> None:
         """Answer a question, without waiting."""
@@ -311,6 +267,7 @@ class Supervisor:
         if queue in self._consumers:
             raise ValueError(f"the session consumes from {queue} already; cancel that consumer first")
         self.check_queues()
+        self.limit(seconds)  # tells at once what makes no sense
         consumer = MessageConsumer(self, queue, credit, ack, self._forget_consumer)
         # It listens before it asks, so that no message can come too early for it.
         self._consumers[queue] = consumer
@@ -323,32 +280,15 @@ class Supervisor:
         except BaseException:
             # It may be executed, and then nothing of it shall stay.
             self._end_consumer(queue, None)
-            if self.ended is None:
-                self._perform(self._machine.request(object(), Cancel(UNNUMBERED, queue), self._clock()))
+            self.begin(Cancel(UNNUMBERED, queue))
             raise
         return consumer
 
-    async def settle(self, settlements: Sequence[Settle], seconds: float | None) -> None:
-        """Say what becomes of messages of one queue; they are nothing new until there are answers.
-
-        Raises:
-            RequestRefused, RequestTimedOut, SessionEnded: as for ``request``.
-        """
-        queue = settlements[0].queue
-        tags = [tag for settlement in settlements for _, tag in settlement.messages]
-        consumers = self._machine.consumers
-        consumers.settle(queue, tags)
-        try:
-            for settlement in settlements:
-                await self.request(settlement, seconds)
-        finally:
-            consumers.settled(queue, tags)
-
     def allow(self, ask: Consume) -> None:
-        """Ask for another credit, without waiting."""
-        if ask.queue in self._machine.consumers and self.ended is None:
+        """Ask for another credit, without waiting; a session that is over, or being closed, needs none."""
+        if ask.queue in self._machine.consumers:
             self._machine.consumers.allow(ask.queue, ask.credit)
-            self._perform(self._machine.request(object(), ask, self._clock()))
+            self.begin(ask)
 
     def _forget_consumer(self, queue: str) -> None:
         self._machine.consumers.end(queue)
@@ -359,29 +299,17 @@ class Supervisor:
         if (consumer := self._consumers.pop(queue, None)) is not None:
             consumer.end(error)
 
-    def _limit(self, seconds: float | None) -> float | None:
-        """Return how long a call may take whose caller says *seconds*; None for as long as the session lives.
-
-        Raises:
-            ValueError: it is no number of seconds.
-        """
-        return self._options.request_timeout if seconds is None else time_limit("timeout", seconds)
-
     def _deselect(self, ask: Unsubscribe) -> asyncio.Future[Reply]:
         """Ask for what a stream leaves behind; nobody has to wait for it."""
-        answer: asyncio.Future[Reply] = self._loop.create_future()
 
         def done(answer: asyncio.Future[Reply]) -> None:
-            error = None if answer.cancelled() else answer.exception()
+            error = answer.exception()
             if isinstance(error, RequestRefused):
                 log.warning("session %s: %s stays selected: %s", self.welcome.session, ask.selector, error)
                 self.streams.lingers(parse_selector(ask.selector))
 
+        answer = self.begin(ask)
         answer.add_done_callback(done)
-        try:
-            self._perform(self._machine.request(answer, ask, self._clock()))
-        except SessionEnded as ended:
-            answer.set_exception(ended)
         return answer
 
     # --- Inputs -------------------------------------------------------------------------------------------------------
@@ -583,9 +511,3 @@ def _settle(call: object, outcome: Reply | Answered | GatewayError) -> None:
         call.set_exception(outcome)
     else:
         call.set_result(outcome)
-
-
-def _read(answer: asyncio.Future[T]) -> None:
-    """Read an answer's error, lest asyncio complains about one that came together with a cancellation."""
-    if answer.done() and not answer.cancelled():
-        answer.exception()

@@ -136,7 +136,7 @@ class Transaction:
         """
         try:
             await self._end(Commit(UNNUMBERED, self._open()))
-        except GatewayError:
+        except BaseException:
             self._give_back()
             raise
         for consumer, settle in self._settled:
