@@ -19,6 +19,7 @@ from gateway.core.client.errors import (
     RequestRefused,
     ValueTooLarge,
 )
+from gateway.core.client.exchanges import TOO_LARGE
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, encode_within
 from gateway.core.topics.selectors import ANY, ONE, Selector, matches, parse_selector
 from gateway.core.topics.topics import parse_topic
@@ -43,6 +44,9 @@ LONGEST_TIMEOUT: Final = 600.0
 
 GRACE: Final = 1.0
 """Seconds that are waited longer than the grid waits for an answer: then it says itself what has become of it."""
+
+FAILURE_BYTES: Final = 1024
+"""Of a sentence that says why there is no answer (protocol 18.4)."""
 
 FAILED: Final = "the handler failed"
 """What is told of errors that are not meant for who asks; they stay in the log of who handles."""
@@ -83,10 +87,6 @@ class Requests(Protocol):
     async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
         """Ask something and wait for the reply."""
 
-    async def ask(self, ask: Ask, seconds: float) -> Answered:
-        """Ask a question and wait for the answer."""
-
-    def answer(self, ask: Answer) -> None:
     def limit(self, seconds: float | None) -> float | None:
         """Return how long a call may take whose caller says *seconds*."""
 
@@ -96,6 +96,10 @@ class Requests(Protocol):
     async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
         """Wait for the answers to what has begun."""
 
+    async def ask(self, ask: Ask, seconds: float) -> Answered:
+        """Ask a question and wait for the answer."""
+
+    def answer(self, ask: Answer) -> None:
         """Answer a question, without waiting."""
 
     def check_questions(self) -> None:
@@ -120,11 +124,11 @@ class Handling:
         self._supervisor = supervisor
         self._selector = selector
         self._handler = handler
+        self._cancelling: asyncio.Future[Reply] | None = None
 
     def __repr__(self) -> str:
         return f"<Handling of {self.selector}>"
 
-        self._cancelling: asyncio.Future[Reply] | None = None
     async def __aenter__(self) -> Self:
         return self
 
@@ -136,18 +140,14 @@ class Handling:
     async def cancel(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - public
         """Handle no more requests; those that are being handled are finished. Cancelling twice does no harm.
 
+        Cancelling the call, or its time limit, ends the waiting and nothing else.
+
         Args:
             timeout: seconds; None for the session's default.
 
         Raises:
-        Cancelling the call, or its time limit, ends the waiting and nothing else.
-
             RequestRefused, RequestTimedOut, SessionEnded: as for ``Session.publish``.
         """
-        if self._supervisor.handlers.remove(self):
-            self._cancelling = self._supervisor.begin(Unhandle(UNNUMBERED, self.selector))
-
-    @property
         limit = self._supervisor.limit(timeout)
         self.end()
         if self._cancelling is not None:
@@ -155,6 +155,10 @@ class Handling:
 
     def end(self) -> None:
         """Handle no more requests, without waiting until the node knows."""
+        if self._supervisor.handlers.remove(self):
+            self._cancelling = self._supervisor.begin(Unhandle(UNNUMBERED, self.selector))
+
+    @property
     def particularity(self) -> tuple[int, int]:
         """How particular it is: by its literal segments, and then by how few ``**`` it has."""
         segments = self._selector.segments
@@ -174,15 +178,16 @@ class Handling:
             question.timeout,
             question.redelivered,
         )
+        limit = asyncio.timeout(question.timeout)
         try:
-            async with asyncio.timeout(question.timeout):
+            async with limit:
                 value = json_text(await self._handler(request))
         except HandlerFailed as failed:
-            return Answer(UNNUMBERED, question.question, None, str(failed))
-        except TimeoutError:
-            log.warning("a request of %s was not handled within its %s s", question.path, question.timeout)
-            return Answer(UNNUMBERED, question.question, None, "it took too long")
-        except Exception:
+            return Answer(UNNUMBERED, question.question, None, _sentence(str(failed)))
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                log.warning("a request of %s was not handled within its %s s", question.path, question.timeout)
+                return Answer(UNNUMBERED, question.question, None, "it took too long")
             # Whoever asks is not told what went wrong here: it may be a secret.
             log.exception("the handler of %s failed", question.path)
             return Answer(UNNUMBERED, question.question, None, FAILED)
@@ -200,6 +205,7 @@ class Handlers:
         self._supervisor = supervisor
         self._by_selector: dict[str, Handling] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._over = False
 
     def add(self, handling: Handling) -> None:
         """Pass requests on to a handler.
@@ -231,18 +237,31 @@ class Handlers:
         task.add_done_callback(self._tasks.discard)
 
     async def _handle(self, handling: Handling, question: Question) -> None:
-        answer = await handling.answer(question)
+        try:
+            answer = await handling.answer(question)
+        except asyncio.CancelledError:
+            if self._over:
+                raise
+            # It came out of something that the handler waited for: whoever asks shall not wait for all their time.
+            log.warning("the handler of %s was cancelled", question.path)
+            answer = Answer(UNNUMBERED, question.question, None, FAILED)
         limits = self._supervisor.welcome.limits
         if len(answer.value or b"") > limits.value_bytes:
             log.error("the answer to %s has more bytes than the node accepts", question.path)
-            answer = Answer(UNNUMBERED, question.question, None, "the answer is too large")
+            answer = Answer(UNNUMBERED, question.question, None, TOO_LARGE)
         self._supervisor.answer(answer)
 
     def end(self) -> None:
         """The session is over."""
+        self._over = True
         self._by_selector.clear()
         for task in self._tasks:
             task.cancel()
+
+
+def _sentence(text: str) -> str:
+    """Make what can be sent of what a handler has said, whatever it is."""
+    return text.encode(errors="replace")[:FAILURE_BYTES].decode(errors="ignore")
 
 
 class ExchangeCalls:
@@ -282,6 +301,7 @@ class ExchangeCalls:
             raise ValueError(f"concurrency is a number of requests from 1 to {MOST_CONCURRENCY}, not {concurrency!r}")
         supervisor = self._supervisor
         supervisor.check_questions()
+        supervisor.limit(timeout)  # tells at once what makes no sense
         handling = Handling(supervisor, parse_selector(text_of("selector", selector, InvalidSelector)), handler)
         # It listens before it asks, so that no request can come too early for it.
         supervisor.handlers.add(handling)
@@ -289,6 +309,10 @@ class ExchangeCalls:
             await supervisor.request(Handle(UNNUMBERED, handling.selector, concurrency), timeout)
         except RequestRefused:
             supervisor.handlers.remove(handling)
+            raise
+        except BaseException:
+            # It may be executed, and then nothing of it shall stay.
+            handling.end()
             raise
         return handling
 
@@ -301,7 +325,6 @@ class ExchangeCalls:
         principal: str | None = None,
         session_id: str | None = None,
     ) -> Any:
-        supervisor.limit(timeout)  # tells at once what makes no sense
         """Ask one of those who handle a path, and wait for the answer; nobody is asked twice (P5).
 
         Args:
@@ -310,10 +333,6 @@ class ExchangeCalls:
             timeout: seconds within which it has to be answered; 600 at most.
             principal: whose sessions alone may be asked.
             session_id: which session alone may be asked.
-        except BaseException:
-            # It may be executed, and then nothing of it shall stay.
-            handling.end()
-            raise
 
         Returns:
             The answer, as JSON reads into Python.

@@ -7,12 +7,16 @@ again what it has been asked and has not answered (protocol 18.6): it has these 
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Final
 
 from gateway.core.client.errors import AnswerLost, GatewayError, HandlerFailed, HandlerLost, RequestTimedOut
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.types import RequestNumber
 from gateway.core.wire.codes import ErrorCode
 from gateway.core.wire.exchange_packets import AWAIT_MOST, Answered, Await, Question
+
+TOO_LARGE: Final = "the answer is too large"
+"""What is told in the place of an answer that the node does not take."""
 
 
 class Exchanges:

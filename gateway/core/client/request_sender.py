@@ -9,8 +9,8 @@ from typing import Final, TypeAlias
 
 from gateway.core.client.blame import Blame, Culprit
 from gateway.core.client.effects import Effect, Noticed, Rejected, RepairRefused, Resolved
-from gateway.core.client.errors import Forbidden, GatewayError, RequestRefused, SessionEnded
-from gateway.core.client.exchanges import Exchanges, why_unanswered
+from gateway.core.client.errors import Forbidden, GatewayError, RequestRefused, SessionEnded, ValueTooLarge
+from gateway.core.client.exchanges import TOO_LARGE, Exchanges, why_unanswered
 from gateway.core.client.positions import Positions
 from gateway.core.client.promises import Promises, changed
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, PendingRequest, RequestTable, encode_within
@@ -178,9 +178,19 @@ class RequestSender:
             self._emit(Resolved(call, answered) if error is None else Rejected(call, error))
 
     def answer(self, ask: Answer, now: float) -> None:
-        """Answer a question, for which nobody waits; until there is a reply, it is nothing new."""
-        self._begin(ask, lambda _: self.exchanges.done(ask.question))
+        """Answer a question, for which nobody waits; until there is a reply, it is nothing new.
+
+        What the node of the moment cannot take for an answer is one all the same: that there is none.
+        """
+        self._begin(ask, partial(self._replied, ask))
         self.pump(now)
+
+    def _replied(self, ask: Answer, outcome: Reply | GatewayError) -> None:
+        if isinstance(outcome, ValueTooLarge) and ask.failed != TOO_LARGE:
+            instead = Answer(UNNUMBERED, ask.question, None, TOO_LARGE)
+            self._begin(instead, partial(self._replied, instead))
+        else:
+            self.exchanges.done(ask.question)
 
     def await_again(self, now: float) -> None:
         """Ask for the answers that are waited for, where the session goes on."""
