@@ -11,11 +11,11 @@ import { Exchanges, QUESTIONS } from "./exchanges.js";
 export class Assigned {
   /**
    * @param {import("./environment.js").Environment} environment
-   * @param {import("./consumers.js").Request} request - Asks something of the server.
+   * @param {import("./calls.js").Calls} calls - Ask something of the server.
    */
-  constructor(environment, request) {
-    this.consumers = new Consumers(request);
-    this.exchanges = new Exchanges(environment, request);
+  constructor(environment, calls) {
+    this.consumers = new Consumers(calls);
+    this.exchanges = new Exchanges(environment, calls);
   }
 
   /**

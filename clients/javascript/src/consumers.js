@@ -10,9 +10,10 @@
  * @module
  */
 
+import { checkCall } from "./calls.js";
 import { encodeValue } from "./content.js";
 import { checkSeconds } from "./environment.js";
-import { NotHeld, RequestRefused } from "./errors.js";
+import { NotHeld, RequestRefused, SessionEnded } from "./errors.js";
 import { iterate } from "./iteration.js";
 import { checkTopic, isReserved } from "./selectors.js";
 
@@ -37,7 +38,9 @@ const PAUSED_AT = 2;
  * @typedef {"auto" | "each" | "client" | "none"} Ack - How messages are settled: when they have been received here; by
  *   `accept`, `reject` or `release` of each; likewise, where `accept` includes all before; before they are sent.
  * @typedef {"accept" | "reject" | "release"} Settlement
- * @typedef {(ask: import("./requests.js").Ask, options?: CallOptions) => Promise<import("./requests.js").Reply>} Request
+ * @typedef {import("./calls.js").Calls} Calls
+ * @typedef {import("./calls.js").Request} Request
+ * @typedef {import("./requests.js").Reply} Reply
  *
  * @typedef {Extract<import("./requests.js").Ask, {type: "settle"}>} Settle
  * @typedef {{consumer: MessageConsumer, ask: Settle}} Staged - What a transaction settles.
@@ -67,6 +70,8 @@ export function sendOf(queue, value, { headers, delay, expires }) {
 export class Message {
   #consumer;
   #delivery;
+  /** Settlements that were asked for, and whose answers nobody was told yet. @type {Map<Settlement, Promise<Reply>[]>} */
+  #untold = new Map();
 
   /**
    * @param {MessageBody} packet
@@ -94,11 +99,13 @@ export class Message {
   /**
    * Say that it is done; settles once the grid has forgotten it. There is nothing to be done with `auto` and `none`.
    *
+   * A time limit, or a signal, ends the wait and nothing else, here and below; the same call again waits on.
+   *
    * @param {CallOptions} [options]
    * @throws {NotHeld} The session does not hold it any more, and another consumer may have it.
    */
   async accept(options) {
-    await this.#consumer.settle(this.#delivery, "accept", options);
+    await this.#settle("accept", options);
   }
 
   /**
@@ -107,7 +114,7 @@ export class Message {
    * @param {CallOptions} [options]
    */
   async reject(options) {
-    await this.#consumer.settle(this.#delivery, "reject", options);
+    await this.#settle("reject", options);
   }
 
   /**
@@ -117,7 +124,25 @@ export class Message {
    */
   async release({ delay = 0, ...options } = {}) {
     checkSeconds("delay", delay);
-    await this.#consumer.settle(this.#delivery, "release", options, delay);
+    await this.#settle("release", options, delay);
+  }
+
+  /**
+   * @param {Settlement} outcome
+   * @param {CallOptions} [options]
+   * @param {number} [delay]
+   */
+  async #settle(outcome, options, delay = 0) {
+    checkCall(options);
+    const answers = this.#untold.get(outcome) ?? this.#consumer.settle(this.#delivery, outcome, delay);
+    this.#untold.set(outcome, answers);
+    try {
+      await this.#consumer.wait(answers, options);
+    } catch (error) {
+      if (error instanceof RequestRefused || error instanceof SessionEnded) this.#untold.delete(outcome);
+      throw error;
+    }
+    this.#untold.delete(outcome);
   }
 
   /**
@@ -134,7 +159,7 @@ export class Message {
 
 /** Messages of one queue; iterate over it with `for await`. It outlives connections and nodes as its session does. */
 export class MessageConsumer {
-  #request;
+  #calls;
   #over;
   #ack;
   /** @type {Message[]} */
@@ -151,6 +176,8 @@ export class MessageConsumer {
   #owed = 0;
   #paused = false;
   #closed = false;
+  /** The answer to its cancellation. @type {Promise<Reply> | null} */
+  #cancelling = null;
   /** @type {Error | null} */
   #error = null;
   /** @type {Set<() => void>} */
@@ -158,14 +185,14 @@ export class MessageConsumer {
 
   /**
    * @param {string} queue
-   * @param {{credit: number, ack: Ack, request: Request, over: (consumer: MessageConsumer) => void}} details
+   * @param {{credit: number, ack: Ack, calls: Calls, over: (consumer: MessageConsumer) => void}} details
    */
-  constructor(queue, { credit, ack, request, over }) {
+  constructor(queue, { credit, ack, calls, over }) {
     /** The queue's path. */
     this.queue = queue;
     this.credit = credit;
     this.#ack = ack;
-    this.#request = request;
+    this.#calls = calls;
     this.#over = over;
   }
 
@@ -191,14 +218,19 @@ export class MessageConsumer {
   }
 
   /**
-   * Consume no more; what is held goes back to its place.
+   * Consume no more; what is held goes back to its place. A time limit, or a signal, ends the wait and nothing else.
+   * Cancelling twice does no harm.
    *
    * @param {CallOptions} [options]
    */
   async cancel(options) {
-    this.end(null);
-    this.#messages.length = 0;
-    await this.#request({ type: "cancel", queue: this.queue }, options);
+    checkCall(options);
+    if (!this.#closed) {
+      this.end(null);
+      this.#messages.length = 0;
+      this.#cancelling = this.#calls.begin({ type: "cancel", queue: this.queue });
+    }
+    if (this.#cancelling !== null) await this.#calls.wait([this.#cancelling], options);
   }
 
   /** @returns {AsyncIterableIterator<Message>} */
@@ -222,21 +254,35 @@ export class MessageConsumer {
   }
 
   /**
-   * Settle a message; see `Message`.
+   * Settle a message in any case; see `Message`.
    *
    * @param {number} delivery
    * @param {Settlement} outcome
-   * @param {CallOptions} [options]
    * @param {number} [delay]
+   * @returns {Promise<Reply>[]}
    */
-  async settle(delivery, outcome, options, delay = 0) {
-    if (!this.#isSettledHere && outcome === "accept") return;
-    const asks = this.take(delivery, outcome, delay);
-    try {
-      for (const ask of asks) await this.#request(ask, options);
-    } finally {
-      for (const ask of asks) this.#answered(ask);
-    }
+  settle(delivery, outcome, delay = 0) {
+    if (!this.#isSettledHere && outcome === "accept") return [];
+    return this.take(delivery, outcome, delay).map((ask) => {
+      const answer = this.#calls.begin(ask);
+      const staged = { consumer: this, ask };
+      answer.then(
+        () => this.unstage(staged, true),
+        // What was refused the application has still, unless it is for that that it has not.
+        (error) => this.unstage(staged, !(error instanceof RequestRefused) || error instanceof NotHeld),
+      );
+      return answer;
+    });
+  }
+
+  /**
+   * Wait for the answers to what `settle` has asked for.
+   *
+   * @param {Promise<Reply>[]} answers
+   * @param {CallOptions} [options]
+   */
+  async wait(answers, options) {
+    await this.#calls.wait(answers, options);
   }
 
   /**
@@ -273,19 +319,14 @@ export class MessageConsumer {
   }
 
   /**
-   * The transaction is over in which messages were settled.
+   * What settles messages has its answer.
    *
    * @param {Staged} staged
    * @param {boolean} done - If not, they can be settled otherwise.
    */
   unstage({ ask }, done) {
-    this.#answered(ask);
+    for (const [, each] of ask.messages) this.#settling.delete(each);
     if (!done && !this.#closed) for (const [id, delivery] of ask.messages) this.#unsettled.set(delivery, id);
-  }
-
-  /** @param {Settle} ask */
-  #answered({ messages }) {
-    for (const [, each] of messages) this.#settling.delete(each);
   }
 
   // --- For the session ----------------------------------------------------------------------------------------------
@@ -350,7 +391,7 @@ export class MessageConsumer {
   /** @param {boolean} more - Whether more may be sent, or no more for now: a slow reader does not make this process grow. */
   #allow(more) {
     this.#paused = !more;
-    this.#request(this.ask).catch(() => {});
+    this.#calls.begin(this.ask);
   }
 }
 
@@ -358,11 +399,11 @@ export class MessageConsumer {
 export class Consumers {
   /** @type {Map<string, MessageConsumer>} */
   #consumers = new Map();
-  #request;
+  #calls;
 
-  /** @param {Request} request - Asks something of the server. */
-  constructor(request) {
-    this.#request = request;
+  /** @param {Calls} calls - Ask something of the server. */
+  constructor(calls) {
+    this.#calls = calls;
   }
 
   /**
@@ -374,19 +415,20 @@ export class Consumers {
    * @returns {Promise<MessageConsumer>}
    */
   async consume(queue, details, options) {
+    checkCall(options);
     if (this.#consumers.has(queue)) throw new TypeError(`the session consumes from ${queue} already; cancel that first`);
     const over = (/** @type {MessageConsumer} */ each) => {
       if (this.#consumers.get(queue) === each) this.#consumers.delete(queue);
     };
-    const consumer = new MessageConsumer(queue, { ...details, request: this.#request, over });
+    const consumer = new MessageConsumer(queue, { ...details, calls: this.#calls, over });
     // It listens before it asks, so that no message can come too early for it.
     this.#consumers.set(queue, consumer);
     try {
-      await this.#request(consumer.ask, options);
+      await this.#calls.request(consumer.ask, options);
     } catch (error) {
       consumer.end(null);
       // Who gave up before the answer may consume all the same.
-      if (!(error instanceof RequestRefused)) this.#request({ type: "cancel", queue }).catch(() => {});
+      if (!(error instanceof RequestRefused)) this.#calls.begin({ type: "cancel", queue });
       throw error;
     }
     return consumer;
@@ -421,7 +463,7 @@ export class Consumers {
   /** @param {MessageConsumer[]} consumers */
   #askAgain(consumers) {
     for (const consumer of consumers) {
-      this.#request(consumer.ask).catch((error) => {
+      this.#calls.begin(consumer.ask).catch((error) => {
         if (error instanceof RequestRefused) consumer.end(error);
       });
     }

@@ -7,7 +7,8 @@
  * @module
  */
 
-import { RequestRefused, RequestTimedOut } from "./errors.js";
+import { checkCall } from "./calls.js";
+import { RequestRefused, RequestTimedOut, SessionEnded } from "./errors.js";
 import { parsePosition } from "./logreader.js";
 
 /** The word with which a node says that it knows durable subscriptions. */
@@ -19,8 +20,41 @@ const SPACING = 0.1;
 /**
  * @typedef {import("./sender.js").CallOptions} CallOptions
  * @typedef {import("./streams.js").Update} Update
- * @typedef {(ask: import("./requests.js").Ask, options?: CallOptions) => Promise<unknown>} Request
+ * @typedef {import("./calls.js").Calls} Calls
  */
+
+/**
+ * Open a durable subscription; see `Session.subscribeDurable`.
+ *
+ * @param {Calls} calls
+ * @param {Extract<import("./requests.js").Ask, {type: "durable-open"}>} ask
+ * @param {CallOptions} options - Of each call.
+ * @param {object} how
+ * @param {"auto" | "client"} how.mode - How it is acknowledged.
+ * @param {(queue: string) => Promise<import("./consumers.js").MessageConsumer>} how.consume - Of one that is shared.
+ * @param {(begin: string) => Promise<import("./historystream.js").HistoryStream>} how.subscribe
+ * @returns {Promise<DurableStream | import("./consumers.js").MessageConsumer>}
+ */
+export async function openDurable(calls, ask, options, { mode, consume, subscribe }) {
+  checkCall(options);
+  const { name } = ask;
+  let isOpen = false;
+  try {
+    const { durable } = await calls.request(ask, options);
+    isOpen = true;
+    if (durable !== null && durable.queue !== null) return consume(durable.queue); // which undoes itself
+    const places = Object.entries(durable?.positions ?? {}).sort(([one], [other]) => Number(one) - Number(other));
+    const begin = places.length === 0 ? "earliest" : places.map(([, event]) => event).join(",");
+    return new DurableStream(calls, name, await subscribe(begin), { ack: mode, created: durable?.created ?? false });
+  } catch (error) {
+    const isRefused = error instanceof RequestRefused;
+    if (isRefused && !isOpen) throw error;
+    // It may be open, and then nobody else could use it; one that is shared means nothing by this.
+    const released = calls.begin({ type: "durable-release", name });
+    if (isRefused) await calls.wait([released], options).catch(() => {});
+    throw error;
+  }
+}
 
 /**
  * The events of a durable subscription: each once, in order, from where its last reader was done.
@@ -29,7 +63,7 @@ const SPACING = 0.1;
  * (`ack: "client"`).
  */
 export class DurableStream {
-  #request;
+  #calls;
   #stream;
   #isAuto;
   /** @type {string | null} */
@@ -39,15 +73,17 @@ export class DurableStream {
   #telling = false;
   /** @type {RequestRefused | null} */
   #lost = null;
+  /** The answer to its release. @type {Promise<import("./requests.js").Reply> | null} */
+  #releasing = null;
 
   /**
-   * @param {Request} request
+   * @param {Calls} calls
    * @param {string} name
    * @param {import("./historystream.js").HistoryStream} stream
    * @param {{ack: "auto" | "client", created: boolean}} options
    */
-  constructor(request, name, stream, { ack, created }) {
-    this.#request = request;
+  constructor(calls, name, stream, { ack, created }) {
+    this.#calls = calls;
     this.#stream = stream;
     this.#isAuto = ack === "auto";
     this.#told = stream.position;
@@ -119,18 +155,28 @@ export class DurableStream {
   /**
    * End the stream, and let other sessions use the subscription; it stays, with its place.
    *
+   * A time limit, or a signal, ends the wait, and what was read last may be read again; the subscription is released
+   * nevertheless. Closing twice does no harm.
+   *
    * @param {CallOptions} [options]
    */
   async close(options) {
-    if (this.closed) return;
+    checkCall(options);
+    const wasClosed = this.closed;
     try {
       await this.flush(options);
     } finally {
       if (this.#timer !== null) clearTimeout(this.#timer);
       this.#timer = null;
       this.#stream.close();
+      if (this.#lost === null) this.#releasing ??= this.#calls.begin({ type: "durable-release", name: this.name });
     }
-    await this.#request({ type: "durable-release", name: this.name }, options);
+    if (this.#releasing === null) return;
+    try {
+      await this.#calls.wait([this.#releasing], options);
+    } catch (error) {
+      if (!wasClosed || !(error instanceof SessionEnded)) throw error;
+    }
   }
 
   /** @param {CallOptions} [options] */
@@ -140,7 +186,7 @@ export class DurableStream {
     if (position === null || position === this.#told) return;
     const positions = Object.fromEntries(parsePosition(position));
     try {
-      await this.#request({ type: "durable-advance", name: this.name, positions }, options);
+      await this.#calls.request({ type: "durable-advance", name: this.name, positions }, options);
     } catch (error) {
       if (error instanceof RequestRefused) {
         this.#lost = error;

@@ -8,9 +8,10 @@
  * @module
  */
 
+import { checkCall } from "./calls.js";
 import { encodeValue } from "./content.js";
 import { checkSeconds, checkSignal, unlessAborted } from "./environment.js";
-import { AnswerLost, HandlerFailed, HandlerLost, report, RequestTimedOut } from "./errors.js";
+import { AnswerLost, HandlerFailed, HandlerLost, report, RequestRefused, RequestTimedOut } from "./errors.js";
 import { checkTopic, matches, parseSelector } from "./selectors.js";
 
 /** The word of a server that knows questions (protocol 18.1.1). */
@@ -37,6 +38,9 @@ const AWAIT_MOST = 64;
 /** Answers that are kept for calls that learn in a moment that they wait for them. */
 const EARLY_MOST = 128;
 
+/** Bytes of a sentence that says why there is no answer (protocol 18.4). */
+const FAILURE_BYTES = 1024;
+
 /** What is told of errors that are not meant for who asks; they are reported where the handler is. */
 const FAILED = "the handler failed";
 
@@ -45,7 +49,8 @@ const FAILED = "the handler failed";
  * @typedef {import("./packets.js").QuestionBody} QuestionBody
  * @typedef {import("./packets.js").AnsweredBody} AnsweredBody
  * @typedef {import("./sender.js").CallOptions} CallOptions
- * @typedef {(ask: import("./requests.js").Ask, options?: CallOptions) => Promise<import("./requests.js").Reply>} Request
+ * @typedef {import("./calls.js").Calls} Calls
+ * @typedef {import("./requests.js").Reply} Reply
  * @typedef {import("./selectors.js").Selector} Selector
  *
  * @typedef {object} AskedRequest - What a handler is asked.
@@ -63,16 +68,18 @@ const FAILED = "the handler failed";
 
 /** What `handle` returns. It outlives connections and nodes as its session does, and needs not be registered again. */
 export class Handling {
-  #request;
+  #calls;
   #over;
+  /** The answer to its cancellation. @type {Promise<Reply> | null} */
+  #cancelling = null;
 
   /**
    * @param {Selector} selector
    * @param {RequestHandler} handler
-   * @param {{request: Request, over: (handling: Handling) => boolean}} details
+   * @param {{calls: Calls, over: (handling: Handling) => boolean}} details
    */
-  constructor(selector, handler, { request, over }) {
-    this.#request = request;
+  constructor(selector, handler, { calls, over }) {
+    this.#calls = calls;
     this.#over = over;
     /** Of the paths that are handled. */
     this.selector = selector.text;
@@ -83,19 +90,31 @@ export class Handling {
   }
 
   /**
-   * Handle no more requests; those that are being handled are finished. Cancelling twice does no harm.
+   * Handle no more requests; those that are being handled are finished. A time limit, or a signal, ends the wait and
+   * nothing else. Cancelling twice does no harm.
    *
    * @param {CallOptions} [options]
    */
   async cancel(options) {
-    if (this.#over(this)) await this.#request({ type: "unhandle", selector: this.selector }, options);
+    checkCall(options);
+    this.end();
+    if (this.#cancelling !== null) await this.#calls.wait([this.#cancelling], options);
+  }
+
+  /**
+   * Handle no more requests, without waiting until the node knows.
+   *
+   * @internal
+   */
+  end() {
+    if (this.#over(this)) this.#cancelling = this.#calls.begin({ type: "unhandle", selector: this.selector });
   }
 }
 
 /** The questions of one session. */
 export class Exchanges {
   #environment;
-  #request;
+  #calls;
   /** Questions that were put, by the numbers of their requests. @type {Map<number, {path: string, told: (answered: AnsweredBody) => void, fail: (error: Error) => void}>} */
   #waiting = new Map();
   /** Answers that came together with the reply, before anybody knew its number. @type {Map<number, AnsweredBody>} */
@@ -108,11 +127,11 @@ export class Exchanges {
 
   /**
    * @param {import("./environment.js").Environment} environment
-   * @param {Request} request - Asks something of the server.
+   * @param {Calls} calls - Ask something of the server.
    */
-  constructor(environment, request) {
+  constructor(environment, calls) {
     this.#environment = environment;
-    this.#request = request;
+    this.#calls = calls;
   }
 
   // --- Asked --------------------------------------------------------------------------------------------------------
@@ -131,7 +150,7 @@ export class Exchanges {
     checkSignal(signal);
     if (seconds > LONGEST_TIMEOUT) throw new TypeError(`timeout is a number of seconds up to ${LONGEST_TIMEOUT}, not ${seconds}`);
     const until = this.#environment.now() + seconds + GRACE;
-    const { request } = await this.#request(
+    const { request } = await this.#calls.request(
       {
         type: "ask",
         path: checkTopic(path),
@@ -201,7 +220,7 @@ export class Exchanges {
   recovered() {
     const asks = [...this.#waiting].map(([number, { path }]) => /** @type {[number, string]} */ ([number, path]));
     for (let start = 0; start < asks.length; start += AWAIT_MOST) {
-      this.#request({ type: "await", asks: asks.slice(start, start + AWAIT_MOST) }).catch(() => {});
+      this.#calls.begin({ type: "await", asks: asks.slice(start, start + AWAIT_MOST) });
     }
   }
 
@@ -217,17 +236,20 @@ export class Exchanges {
    */
   async handle(selector, handler, { concurrency, ...options }) {
     if (typeof handler !== "function") throw new TypeError("a handler is a function");
+    checkCall(options);
     const parsed = parseSelector(selector);
     if (this.#handlers.has(parsed.text)) throw new TypeError(`the session handles ${parsed.text} already; cancel that first`);
     const over = (/** @type {Handling} */ each) =>
       this.#handlers.get(each.selector) === each && this.#handlers.delete(each.selector);
-    const handling = new Handling(parsed, handler, { request: this.#request, over });
+    const handling = new Handling(parsed, handler, { calls: this.#calls, over });
     // It listens before it asks, so that no request can come too early for it.
     this.#handlers.set(parsed.text, handling);
     try {
-      await this.#request({ type: "handle", selector: parsed.text, concurrency }, options);
+      await this.#calls.request({ type: "handle", selector: parsed.text, concurrency }, options);
     } catch (error) {
-      over(handling);
+      if (error instanceof RequestRefused) over(handling);
+      // Who gave up before the answer may handle all the same.
+      else handling.end();
       throw error;
     }
     return handling;
@@ -265,7 +287,9 @@ export class Exchanges {
       const answer = (async () => handler(asked))();
       return { text: encodeValue(await unlessAborted(answer, signal)) };
     } catch (error) {
-      if (error instanceof HandlerFailed) return { failed: error.message };
+      if (error instanceof HandlerFailed) return { failed: sentence(error.message) };
+      // The session is over: that is no failure of the handler, and nobody is told of one.
+      if (this.#ended.signal.aborted && error === this.#ended.signal.reason) return { failed: FAILED };
       // Whoever asks is not told what went wrong here: it may be a secret.
       report(error);
       return { failed: FAILED };
@@ -281,11 +305,12 @@ export class Exchanges {
    */
   #tell({ question }, answer) {
     if (this.#ended.signal.aborted) return;
-    this.#request({ type: "answer", question, ...answer })
+    this.#calls
+      .begin({ type: "answer", question, ...answer })
       .catch(async (error) => {
         // What the node cannot take for an answer is one all the same: that there is none.
-        if (!("failed" in answer) && error?.code === "value_too_large") {
-          await this.#request({ type: "answer", question, failed: "the answer is too large" });
+        if (error?.code === "value_too_large") {
+          await this.#calls.begin({ type: "answer", question, failed: "the answer is too large" });
         }
       })
       .catch(() => {})
@@ -299,6 +324,18 @@ export class Exchanges {
     this.#handlers.clear();
     this.#ended.abort(error);
   }
+}
+
+/**
+ * Make what can be sent of what a handler has said, whatever it is.
+ *
+ * @param {unknown} text
+ * @returns {string}
+ */
+function sentence(text) {
+  const bytes = new TextEncoder().encode(String(text)).subarray(0, FAILURE_BYTES);
+  // As of a stream, whose last character may not be there as a whole.
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes, { stream: true });
 }
 
 /**

@@ -7,10 +7,11 @@
  * @module
  */
 
+import { checkCall, waitFor } from "./calls.js";
 import { NoticeCode } from "./codes.js";
 import { obstacle } from "./content.js";
 import { DURABLES } from "./durablestream.js";
-import { checkSeconds, checkSignal, unlessAborted } from "./environment.js";
+import { unlessAborted } from "./environment.js";
 import { Forbidden, refusal, RequestRefused, RequestTimedOut } from "./errors.js";
 import { RequestTable } from "./requests.js";
 import { changed, Promises, Selections } from "./selections.js";
@@ -203,7 +204,8 @@ export class RequestSender {
   }
 
   /**
-   * End the streams of exactly this selector; if there are none, take what it matches out of wider ones.
+   * End the streams of exactly this selector; if there are none, take what it matches out of wider ones. It is done in any
+   * case; what may end before is the wait for it.
    *
    * @param {Selector} selector
    * @param {CallOptions} options
@@ -217,7 +219,7 @@ export class RequestSender {
       if (wider.length === 0) return;
       this.streams.takeOut(/** @type {UpdateStream[]} */ (wider.filter((each) => each !== null)), selector);
     }
-    await Promise.all(this.#settle(selector, options));
+    await waitFor(this.#environment, this.#settle(selector), this.#requestTimeout, options);
   }
 
   /** @param {UpdateStream} stream */
@@ -228,7 +230,7 @@ export class RequestSender {
 
   /** @param {Selector} selector */
   #giveUp(selector) {
-    for (const answer of this.#settle(selector, {})) answer.catch(() => {});
+    this.#settle(selector);
   }
 
   /** Wait until every request that was sent is answered. @returns {Promise<void>} */
@@ -237,21 +239,22 @@ export class RequestSender {
   }
 
   /**
-   * Ask for what makes the node hold what is wanted, now that something of *selector* has ended.
+   * Ask for what makes the node hold what is wanted, now that something of *selector* has ended; nobody has to wait for it.
    *
    * @param {Selector} selector
-   * @param {CallOptions} options
    * @returns {Promise<unknown>[]}
    */
-  #settle(selector, options) {
+  #settle(selector) {
     if (this.#ended !== null) return [];
     const asks = this.#wanted.after(selector).flatMap((each) => asksFor(each, this.#keeps));
-    const answers = asks.map((ask) =>
-      this.#begin(ask, options).answer.catch((error) => {
+    const answers = asks.map((ask) => {
+      const answer = this.#begin(ask, { timeout: Infinity }).answer.catch((error) => {
         if (error instanceof RequestRefused) this.#withheld(ask, error);
         throw error;
-      }),
-    );
+      });
+      answer.catch(() => {});
+      return answer;
+    });
     // All together, so that they go in one message.
     this.#pump();
     return answers;
@@ -401,7 +404,8 @@ export class RequestSender {
       return { type: "unsubscribe", selector: ask.selector };
     });
     for (const selector of stays) {
-      if (this.streams.of(selector).length > 0) this.#begin({ type: "subscribe", selector }).answer.catch(() => {});
+      if (this.streams.of(selector).length === 0) continue;
+      this.#begin({ type: "subscribe", selector }, { timeout: Infinity }).answer.catch(() => {});
     }
   }
 
@@ -477,16 +481,6 @@ function asksFor({ selector, keep }, keeps) {
   if (keeps) return [{ type: "unsubscribe", selector, keep }];
   const type = /** @type {const} */ ("subscribe");
   return [{ type: "unsubscribe", selector }, ...keep.map((each) => ({ type, selector: each }))];
-}
-
-/**
- * @param {CallOptions} options
- * @throws {TypeError} They make no sense.
- * @throws {unknown} The reason of a signal that is aborted.
- */
-function checkCall({ timeout, signal }) {
-  checkSeconds("timeout", timeout);
-  checkSignal(signal);
 }
 
 /**

@@ -6,7 +6,7 @@
 
 import { checkCredential, checkProperties, publishOf } from "./content.js";
 import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES, sendOf } from "./consumers.js";
-import { DURABLES, DurableStream } from "./durablestream.js";
+import { DURABLES, DurableStream, openDurable } from "./durablestream.js";
 import { checkSeconds, checkSignal } from "./environment.js";
 import { guarded, RequestRefused } from "./errors.js";
 import { DEFAULT_CONCURRENCY, MOST_CONCURRENCY, QUESTIONS } from "./exchanges.js";
@@ -390,25 +390,19 @@ export class Session extends EventTarget {
     if (expires !== undefined) ask.life = expires;
     if (take) ask.take = true;
     if (shared) ask.shared = true;
-    const { durable } = await this.#requestDurable(ask, call);
-    if (durable !== null && durable.queue !== null) return this.consume(durable.queue, { credit, ack, ...call });
-    const places = Object.entries(durable?.positions ?? {}).sort(([one], [other]) => Number(one) - Number(other));
-    const begin = places.length === 0 ? "earliest" : places.map(([, event]) => event).join(",");
-    try {
-      const stream = await this.subscribe(selector, {
-        ...call,
-        ...(options.onGap === undefined ? {} : { onGap: options.onGap }),
-        ...(options.queueSize === undefined ? {} : { queueSize: options.queueSize }),
-        start: begin,
-      });
-      const request = this.#requestDurable.bind(this);
-      const opened = new DurableStream(request, name, stream, { ack: mode, created: durable?.created ?? false });
-      this.#durables.add(opened);
-      return opened;
-    } catch (error) {
-      if (error instanceof RequestRefused) await this.#requestDurable({ type: "durable-release", name }, call);
-      throw error;
-    }
+    const opened = await openDurable(this.#supervisor.calls.by(this.#requestDurable.bind(this)), ask, call, {
+      mode,
+      consume: (queue) => this.consume(queue, { credit, ack, ...call }),
+      subscribe: (begin) =>
+        this.subscribe(selector, {
+          ...call,
+          ...(options.onGap === undefined ? {} : { onGap: options.onGap }),
+          ...(options.queueSize === undefined ? {} : { queueSize: options.queueSize }),
+          start: begin,
+        }),
+    });
+    if (opened instanceof DurableStream) this.#durables.add(opened);
+    return opened;
   }
 
   /**

@@ -14,6 +14,7 @@
  */
 
 import { Assigned } from "./assigned.js";
+import { Calls } from "./calls.js";
 import { CloseCode, NoticeCode, Numbering, Outcome, numberingOf } from "./codes.js";
 import { Connection } from "./connection.js";
 import { PACKET_OVERHEAD } from "./content.js";
@@ -147,7 +148,8 @@ export class Supervisor {
       declare: (notice) => this.#declare(notice),
     });
     /** What it is given of queues and of others. */
-    this.assigned = new Assigned(environment, (ask, options) => this.sender.request(ask, options));
+    this.calls = new Calls(environment, (ask, options) => this.sender.request(ask, options), requestTimeout);
+    this.assigned = new Assigned(environment, this.calls);
     /** @type {History<Recovery>} */
     this.recoveries = new History();
     if (recovery !== null) this.recoveries.append(recovery);

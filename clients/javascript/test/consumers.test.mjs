@@ -3,10 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { Calls } from "../src/calls.js";
 import { Consumers } from "../src/consumers.js";
 import { NotHeld, RequestRefused } from "../src/errors.js";
 
 const QUEUE = "jobs/render";
+
+/** What is asked in one way, whatever the limit. */
+const calls = (request) => new Calls({ after: () => () => {} }, request, null);
 
 /** A message as a server sends it. */
 function message(delivery, { value = delivery, redelivered = false } = {}) {
@@ -15,10 +19,10 @@ function message(delivery, { value = delivery, redelivered = false } = {}) {
 
 async function consuming(details = {}) {
   const asks = [];
-  const consumers = new Consumers(async (ask) => {
+  const consumers = new Consumers(calls(async (ask) => {
     asks.push(ask);
     return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
-  });
+  }));
   const consumer = await consumers.consume(QUEUE, { credit: 4, ack: "each", ...details }, {});
   const values = consumer[Symbol.asyncIterator]();
   return { asks, consumers, consumer, next: async () => (await values.next()).value };
@@ -64,10 +68,10 @@ test("where packet numbers go on, what is sent again is not passed on", async ()
 
 test("what is being settled is not passed on until there is an answer", async () => {
   let answer = () => {};
-  const consumers = new Consumers(async (ask) => {
+  const consumers = new Consumers(calls(async (ask) => {
     if (ask.type === "settle") await new Promise((resolve) => (answer = resolve));
     return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
-  });
+  }));
   const consumer = await consumers.consume(QUEUE, { credit: 4, ack: "each" }, {});
   const values = consumer[Symbol.asyncIterator]();
   consumers.received(message(1));
@@ -115,10 +119,10 @@ test("a slow reader asks for no more until it has read", async () => {
 
 test("a consumer that is refused elsewhere ends with the reason", async () => {
   let refuse = false;
-  const consumers = new Consumers(async () => {
+  const consumers = new Consumers(calls(async () => {
     if (refuse) throw new RequestRefused("no more", "forbidden");
     return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
-  });
+  }));
   const consumer = await consumers.consume(QUEUE, { credit: 4, ack: "each" }, {});
   refuse = true;
   consumers.recovered(true);
@@ -130,11 +134,11 @@ test("what the grid may have lost with a queue that nobody describes is asked fo
   const asks = [];
   const refused = new RequestRefused("there is no such subscription", "no_such_durable");
   let lost = false;
-  const consumers = new Consumers(async (ask) => {
+  const consumers = new Consumers(calls(async (ask) => {
     asks.push(ask);
     if (lost) throw refused;
     return { type: "reply", request: 1, version: null, event: null, sent: null, error: null };
-  });
+  }));
   await consumers.consume(QUEUE, { credit: 4, ack: "each" }, {});
   const shared = await consumers.consume("$shared-a/b", { credit: 4, ack: "each" }, {});
   const next = shared[Symbol.asyncIterator]().next();

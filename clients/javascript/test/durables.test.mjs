@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { Calls } from "../src/calls.js";
 import { DurableStream } from "../src/durablestream.js";
 import { HistoryStream } from "../src/historystream.js";
 import { DurableInUse } from "../src/index.js";
@@ -30,7 +31,7 @@ function opened({ ack = "auto", refuse = null } = {}) {
     if (refuse !== null && ask.type === "durable-advance") throw refuse;
     return {};
   };
-  return { asked, stream: new DurableStream(request, "billing", stream, { ack, created: true }) };
+  return { asked, stream: new DurableStream(new Calls({ after: () => () => {} }, request, null), "billing", stream, { ack, created: true }) };
 }
 
 async function take(stream, count) {

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { Calls } from "../src/calls.js";
 import { AnswerLost, HandlerFailed, HandlerLost, RequestRefused, RequestTimedOut } from "../src/errors.js";
 import { Exchanges } from "../src/exchanges.js";
 
@@ -28,13 +29,13 @@ function exchanges({ refuse = () => null } = {}) {
   const asks = [];
   const environment = still();
   let request = 0;
-  const made = new Exchanges(environment, async (ask) => {
+  const made = new Exchanges(environment, new Calls(environment, async (ask) => {
     asks.push(ask);
     const error = refuse(ask);
     if (error !== null) throw error;
     request += 1;
     return { type: "reply", request };
-  });
+  }, null));
   return { asks, environment, made };
 }
 
