@@ -76,7 +76,7 @@ async def handler(_: Request) -> object:
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_a_handler_whose_registration_is_given_up_is_taken_back(opened: OpenSession, *, cancelled: bool) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     handling = asyncio.create_task(session.handle("quotes/**", handler, timeout=None if cancelled else BRIEF))
     asked = await peer.expect("handle")
     if cancelled:
@@ -89,7 +89,7 @@ async def test_a_handler_whose_registration_is_given_up_is_taken_back(opened: Op
 
 
 async def test_a_handler_that_is_refused_needs_not_be_taken_back(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     handling = asyncio.create_task(session.handle("quotes/**", handler))
     await peer.decline(await peer.expect("handle"), "forbidden")
     with pytest.raises(RequestRefused):
@@ -101,7 +101,7 @@ async def test_a_handler_that_is_refused_needs_not_be_taken_back(opened: OpenSes
 
 
 async def test_a_durable_subscription_whose_opening_is_given_up_is_released(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     await given_up(session.subscribe_durable("billing", "log/**", timeout=BRIEF))
     await peer.reply(await peer.expect("durable-open"), durable={"positions": {}, "created": True})
 
@@ -109,7 +109,7 @@ async def test_a_durable_subscription_whose_opening_is_given_up_is_released(open
 
 
 async def test_a_durable_subscription_whose_stream_is_given_up_is_released(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     opening = asyncio.create_task(session.subscribe_durable("billing", "log/**"))
     await peer.reply(await peer.expect("durable-open"), durable={"positions": {}, "created": True})
     await peer.expect("subscribe")
@@ -121,7 +121,7 @@ async def test_a_durable_subscription_whose_stream_is_given_up_is_released(opene
 
 
 async def test_why_a_durable_subscription_has_no_stream_is_told_though_its_release_is_late(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     opening = asyncio.create_task(session.subscribe_durable("billing", "log/**", timeout=0.3))
     await peer.reply(await peer.expect("durable-open"), durable={"positions": {}, "created": True})
     await peer.decline(await peer.expect("subscribe"), "forbidden")
@@ -136,7 +136,7 @@ async def test_why_a_durable_subscription_has_no_stream_is_told_though_its_relea
 async def test_a_consumer_that_is_cancelled_while_the_session_recovers_is_cancelled_then(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     consumer = await consuming(session, peer)
     await lost(session, peer)
     await given_up(consumer.cancel(timeout=BRIEF))
@@ -151,7 +151,7 @@ async def test_a_consumer_that_is_cancelled_while_the_session_recovers_is_cancel
 
 
 async def test_a_consumer_that_is_cancelled_again_takes_nothing_from_the_next_one(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     consumer = await consuming(session, peer)
     await answered(peer, "cancel", asyncio.create_task(consumer.cancel()))
     await consuming(session, peer)
@@ -165,7 +165,7 @@ async def test_a_consumer_that_is_cancelled_again_takes_nothing_from_the_next_on
 async def test_a_handler_that_is_cancelled_while_the_session_recovers_is_cancelled_then(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     handling = await answered(peer, "handle", asyncio.create_task(session.handle("quotes/**", handler)))
     await lost(session, peer)
     await given_up(handling.cancel(timeout=BRIEF))
@@ -187,7 +187,7 @@ async def durable(session: Session, peer: Peer) -> Any:
 async def test_a_durable_stream_that_is_closed_while_the_session_recovers_is_released_then(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     stream = await durable(session, peer)
     await lost(session, peer)
     await given_up(stream.close(timeout=BRIEF))
@@ -199,7 +199,7 @@ async def test_a_durable_stream_that_is_closed_while_the_session_recovers_is_rel
 
 
 async def test_a_durable_stream_that_cannot_acknowledge_in_time_is_released_nevertheless(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     stream = await durable(session, peer)
     stream._acknowledger._reached = "17-1-1"
     await given_up(stream.close(timeout=BRIEF))
@@ -208,7 +208,7 @@ async def test_a_durable_stream_that_cannot_acknowledge_in_time_is_released_neve
 
 
 async def test_a_durable_stream_that_was_unsubscribed_is_released_by_its_close(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     stream = await durable(session, peer)
     await answered(peer, "unsubscribe", asyncio.create_task(session.unsubscribe("log/**")))
     assert stream.closed
@@ -217,7 +217,7 @@ async def test_a_durable_stream_that_was_unsubscribed_is_released_by_its_close(o
 
 
 async def test_a_durable_stream_that_was_taken_has_nothing_to_release(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     stream = await durable(session, peer)
     stream._acknowledger._reached = "17-1-1"
     acknowledging = asyncio.create_task(stream._acknowledger.tell(None))
@@ -237,7 +237,7 @@ async def test_a_durable_stream_that_was_taken_has_nothing_to_release(opened: Op
 async def test_a_settlement_that_is_given_up_unsent_is_done_and_told_by_the_next_call(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     consumer = await consuming(session, peer, ack="each", credit=1)
     await peer.send(message(peer, 1))
     held = await anext(consumer)
@@ -257,7 +257,7 @@ async def test_a_settlement_that_is_given_up_unsent_is_done_and_told_by_the_next
 
 
 async def test_a_settlement_that_is_refused_for_now_is_asked_again_though_nobody_waits(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     consumer = await consuming(session, peer, ack="each", credit=1)
     await peer.send(message(peer, 1))
     held = await anext(consumer)
@@ -272,7 +272,7 @@ async def test_a_settlement_that_is_refused_for_now_is_asked_again_though_nobody
 
 
 async def test_a_message_whose_settlement_is_refused_can_be_settled_otherwise(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     consumer = await consuming(session, peer, ack="each", credit=1)
     await peer.send(message(peer, 1))
     held = await anext(consumer)
@@ -287,7 +287,7 @@ async def test_a_message_whose_settlement_is_refused_can_be_settled_otherwise(op
 
 
 async def test_messages_of_a_commit_that_is_cancelled_can_be_settled_otherwise(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     consumer = await consuming(session, peer, ack="each", credit=1)
     await peer.send(message(peer, 1))
     held = await anext(consumer)
@@ -318,7 +318,7 @@ def no_errors(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_errors")
 async def test_a_message_may_come_while_a_session_closes(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     consumer = await consuming(session, peer, credit=2)
     await peer.send(*(message(peer, each) for each in (1, 2, 3)))
     await eventually(lambda: len(consumer._messages) == 3)
@@ -339,7 +339,7 @@ async def test_a_message_may_come_while_a_session_closes(opened: OpenSession) ->
 async def test_messages_may_come_with_the_welcome_of_a_session_that_closes(
     server: ScriptedServer, opened: OpenSession
 ) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     await consuming(session, peer, credit=1)
     await lost(session, peer)
     closing = asyncio.create_task(session.close())
@@ -375,19 +375,20 @@ async def failed(peer: Peer) -> str:
 
 
 async def test_a_handler_that_awaits_what_was_cancelled_has_failed(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
 
     async def answer(_: Request) -> object:
         task = asyncio.create_task(asyncio.sleep(60))
         task.cancel()
-        return await task
+        await task
+        return None
 
     await handling(session, peer, answer)
     assert await failed(peer) == "the handler failed"
 
 
 async def test_a_handler_whose_own_wait_is_over_has_failed(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
 
     async def answer(_: Request) -> object:
         async with asyncio.timeout(0):
@@ -404,7 +405,7 @@ async def test_a_handler_whose_own_wait_is_over_has_failed(opened: OpenSession) 
     ids=["surrogate", "long", "wide"],
 )
 async def test_why_there_is_no_answer_is_told_as_far_as_it_can_be(opened: OpenSession, said: str, told: str) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
 
     async def answer(_: Request) -> object:
         raise HandlerFailed(said)
@@ -414,7 +415,7 @@ async def test_why_there_is_no_answer_is_told_as_far_as_it_can_be(opened: OpenSe
 
 
 async def test_an_answer_that_the_node_does_not_take_is_that_there_is_none(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
 
     async def answer(_: Request) -> object:
         return 1
@@ -426,7 +427,7 @@ async def test_an_answer_that_the_node_does_not_take_is_that_there_is_none(opene
 
 @pytest.mark.usefixtures("no_errors")
 async def test_closing_while_a_handler_runs_reports_nothing(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     begun = asyncio.Event()
 
     async def answer(_: Request) -> object:
@@ -441,7 +442,7 @@ async def test_closing_while_a_handler_runs_reports_nothing(opened: OpenSession)
 
 
 async def test_a_question_that_nobody_was_given_says_so(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     for uncertain in (False, True):
         asking = asyncio.create_task(session.request("quotes/ACME"))
         asked = await peer.expect("ask")
@@ -458,7 +459,7 @@ async def test_a_question_that_nobody_was_given_says_so(opened: OpenSession) -> 
 
 
 async def test_a_limit_that_makes_no_sense_is_refused_and_nothing_is_to_be_undone(opened: OpenSession) -> None:
-    session, peer = await opened(EVERYTHING)
+    session, peer = await opened(greeting=EVERYTHING)
     for call in (
         session.handle("quotes/**", handler, timeout=nan),
         session.consume(QUEUE, timeout=nan),
