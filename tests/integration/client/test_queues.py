@@ -20,7 +20,9 @@ from gateway.client import (
     NotHeld,
     QueueFull,
     RequestRefused,
+    RequestTimedOut,
     Session,
+    SessionState,
     connect,
 )
 from gateway.core.destinations.destination import Destination, Origin
@@ -379,3 +381,33 @@ async def test_a_temporary_queue_is_there_again_after_the_grid_was_emptied(clust
     async with time_limit(PATIENCE):
         await send()
     assert [each.value for each in await take(consumer, 1)] == ["here"]
+
+
+async def test_a_cancel_that_is_given_up_while_the_session_recovers_leaves_messages_to_others(cluster: Cluster) -> None:
+    sender, worker = await cluster.elsewhere(), await cluster.client()
+    consumer = await worker.consume(JOBS)
+    cluster.proxy.cut()
+    await eventually(lambda: worker.state is SessionState.RECOVERING)
+    with pytest.raises(RequestTimedOut):
+        await consumer.cancel(timeout=0)
+    await worker.set_properties({"is": "back"})  # what was asked before is done by then
+    for number in range(5):
+        await sender.send(JOBS, number)
+    other = await (await cluster.elsewhere(2)).consume(JOBS)
+    assert [each.value for each in await take(other, 5)] == list(range(5))
+
+
+async def test_a_settlement_that_is_given_up_while_the_session_recovers_is_done(cluster: Cluster) -> None:
+    sender, worker = await cluster.elsewhere(), await cluster.client()
+    consumer = await worker.consume(JOBS, ack="each", credit=1)
+    for number in range(2):
+        await sender.send(JOBS, number)
+    (held,) = await take(consumer, 1)
+    cluster.proxy.cut()
+    await eventually(lambda: worker.state is SessionState.RECOVERING)
+    with pytest.raises(RequestTimedOut):
+        await held.accept(timeout=0)
+    (following,) = await take(consumer, 1)  # there is credit for it again
+    await held.accept()
+    await following.accept()
+    await cluster.until(held=0, ready=0, dead=0)
