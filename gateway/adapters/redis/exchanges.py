@@ -47,8 +47,9 @@ EXCHANGES_LENGTH: Final = 10_000
 """Entries that the exchanges of a partition keep, about: five seconds of a node that does not read while a thousand
 questions are put and answered in each. One that is further behind asks what its sessions have."""
 
-EXCHANGE_MARK: Final = "?"
-"""What stands for the questions and handlers of a session among the queues that it consumes from."""
+EXCHANGE_MARK: Final = "?/"
+"""What stands for the questions and handlers of a session among the queues that it consumes from: an empty segment, so
+that it is the path of no queue."""
 
 _GONE: Final = b"gone"
 _SECOND: Final = 1000

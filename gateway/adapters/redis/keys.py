@@ -91,7 +91,7 @@ key                              type    content
 ``P:{t17}:deliveries``           stream  ``<generation>-<sequence>`` → ``[queue, "<session> <epoch> <tag> <id> …"]``:
                                          who was given what. Trimmed to about 10,000 entries; stays.
 ``P:{t17}:consuming:<session>``  hash    queue → empty, of each queue that the session consumes from, and ``/[principal,
-                                         name]`` → empty, of each durable subscription that it uses, and ``?`` → empty
+                                         name]`` → empty, of each durable subscription that it uses, and ``?/`` → empty
                                          if it asked or handled questions there, and a line break with the path of each
                                          tree that it is a member of → empty, and a line break → the highest epoch that
                                          said so; deleted with it.

@@ -14,7 +14,7 @@
 -- KEYS[9] state      hash    generation, newest tag (turn), bytes, revision of the selectors
 -- KEYS[10] exchanges stream  ["?", "<handler> <tag> <asker> <number>"] of what was given, ["!", "<asker> <number>"] of what is
 --                            over
--- KEYS[11] consuming hash    of the session that asks for this step: '?' -> '' if it asked or handled here
+-- KEYS[11] consuming hash    of the session that asks for this step: '?/' -> '' if it asked or handled here
 -- KEYS[12] answers   hash    "<asker> <number>" -> "<how it ended><text>"
 -- KEYS[13] receipts, KEYS[14] closed  queue_receipts.lua
 -- ARGV[1] generation that the caller has adopted

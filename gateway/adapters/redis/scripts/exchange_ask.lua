@@ -91,7 +91,7 @@ while at <= #ARGV do
   results[#results + 1] = answer
   at = at + 5 + matching
 end
-redis.call('HSET', CONSUMING, '?', '')
+redis.call('HSET', CONSUMING, '?/', '')
 close_receipts()
 close()
 return {position(), unpack(results)}

@@ -66,7 +66,7 @@ each.epoch, each.most, each.away, each.selectors = tonumber(epoch), tonumber(ARG
 each.principal = digest(ARGV[10])
 store_handler(session, each)
 if #wanted > 0 then
-  redis.call('HSET', CONSUMING, '?', '')
+  redis.call('HSET', CONSUMING, '?/', '')
 end
 close()
 local result = {position()}

@@ -44,7 +44,7 @@ for _, id in ipairs(redis.call('ZRANGEBYLEX', ASKED, '[' .. session .. ' ', '(' 
   end
 end
 redis.call('HDEL', HANDLERS, session)
-redis.call('HDEL', CONSUMING, '?')
+redis.call('HDEL', CONSUMING, '?/')
 fire()
 close()
 return 1
