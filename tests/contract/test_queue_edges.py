@@ -2,16 +2,76 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from gateway.core.topics.topics import topic_partition
-from gateway.core.types import TopicPath
-from gateway.ports import Attached, DeliveryTag, Grid, QueueBounds, SessionRecord
+from gateway.core.types import RequestNumber, TopicPath
+from gateway.ports import (
+    Attached,
+    Committed,
+    DeliveryTag,
+    Grid,
+    Overflow,
+    QueueBounds,
+    QueueFull,
+    SendCommand,
+    Sent,
+    SessionRecord,
+    StagedSend,
+    TransactionRefused,
+)
 from tests.contract.examples import DEPTH, expire_all, ownership, session
 from tests.contract.harness import Harness
 
+NOTHING = RequestNumber(0)
 MANY = 100
 """Consumers that a queue may have, where it does not matter."""
+
+JOBS = TopicPath("jobs/render")
+SMALL = QueueBounds(messages=100, size=4_096, overflow=Overflow.DROP_OLDEST, dead=1)
+
+
+class Sender:
+    """A session that sends, alone or in transactions."""
+
+    def __init__(self, grid: Grid, record: SessionRecord, *, transacted: bool) -> None:
+        self.grid = grid
+        self.record = record
+        self.transacted = transacted
+        self.numbers = itertools.count(1)
+
+    @classmethod
+    async def of(cls, grid: Grid, *, transacted: bool = False) -> Sender:
+        record = session(partitions=frozenset({topic_partition(JOBS, DEPTH)}))
+        await grid.sessions.create(record)
+        return cls(grid, record, transacted=transacted)
+
+    def next(self) -> RequestNumber:
+        return RequestNumber(next(self.numbers))
+
+    async def send(self, *texts: str, bounds: QueueBounds, queue: TopicPath = JOBS) -> bool:
+        """Send messages; tells whether all were taken, or all refused because the queue is full."""
+        mine, values = ownership(self.record), [each.encode() for each in texts]
+        if not self.transacted:
+            commands = [SendCommand(mine, self.next(), NOTHING, queue, each, b"", bounds) for each in values]
+            results = await self.grid.queues.send(commands)
+            assert all(isinstance(each, Sent) for each in results) or set(results) == {QueueFull(duplicate=False)}
+            return isinstance(results[0], Sent)
+        transactions, number = self.grid.transactions, self.next()
+        assert await transactions.begin(mine, number, settled=NOTHING) is None
+        for each in values:
+            staged = StagedSend(queue, each, b"", bounds)
+            assert await transactions.stage(mine, number, self.next(), staged) is None
+        done = await transactions.commit(mine, number, self.next(), settled=NOTHING)
+        assert isinstance(done, Committed) or done is TransactionRefused.QUEUE_FULL
+        return isinstance(done, Committed)
+
+
+async def ready(grid: Grid, queue: TopicPath = JOBS) -> int:
+    state = await grid.queues.look(queue)
+    return 0 if state is None else state.ready
 
 
 async def attach(
@@ -39,3 +99,50 @@ async def test_a_session_that_ends_leaves_a_queue_whatever_its_path_is(harness: 
     assert list(await grid.queues.consumers(queue)) == [other.id]
     await grid.queues.leave(ownership(other), queue, seen=DeliveryTag(0))
     assert not {each for each in await harness.inventory() if record.id in each and "tombstone" not in each}
+
+
+@pytest.mark.promise("P15")
+@pytest.mark.parametrize("transacted", [False, True])
+async def test_what_can_never_have_room_drops_nothing(harness: Harness, transacted: bool) -> None:
+    """A message larger than its queue is refused, and the backlog stays; so is one that what is held leaves no room."""
+    grid = await harness.grid()
+    user = await Sender.of(grid, transacted=transacted)
+    await user.send(*["x"] * 5, bounds=SMALL)
+    assert not await user.send("x" * 5_000, bounds=SMALL)
+    assert await ready(grid) == 5
+    # Two are held of 1,200 bytes each: with one of 1,500 the queue is too large, whatever is dropped.
+    queue = TopicPath("jobs/other")
+    await user.send("a" * 1_200, "b" * 1_200, bounds=SMALL, queue=queue)
+    await attach(grid, user.record, queue, 2, SMALL)
+    await user.send("c", "d", bounds=SMALL, queue=queue)
+    assert not await user.send("e" * 1_500, bounds=SMALL, queue=queue)
+    assert await ready(grid, queue) == 2
+    assert not await grid.queues.dead(queue, count=10)
+    assert not await grid.queues.dead(JOBS, count=10)
+
+
+@pytest.mark.promise("P15")
+async def test_as_many_are_dropped_as_a_message_has_bytes(harness: Harness) -> None:
+    """A transaction counts them as a message alone does, and what it sends is not dropped for itself."""
+    for transacted in (False, True):
+        grid = await harness.grid(f"n{transacted:d}")
+        user = await Sender.of(grid, transacted=transacted)
+        queue = TopicPath(f"jobs/{transacted:d}")
+        await user.send(*["x"] * 10, bounds=SMALL, queue=queue)
+        assert await user.send("y" * 2_600, bounds=SMALL, queue=queue)
+        state = await grid.queues.look(queue)
+        assert state is not None
+        assert (state.ready, state.dead) == (5, 1)
+        attached = await attach(grid, user.record, queue, 10, SMALL)
+        found = await grid.queues.read(queue, [each.message for each in attached.held])
+        assert [each.value[:1] for each in found if each is not None] == [b"x"] * 4 + [b"y"]
+        await grid.queues.leave(ownership(user.record), queue, seen=DeliveryTag(0))
+
+
+@pytest.mark.promise("P16")
+async def test_a_transaction_is_refused_that_only_fits_without_itself(harness: Harness) -> None:
+    grid = await harness.grid()
+    user = await Sender.of(grid, transacted=True)
+    await user.send(*["x"] * 5, bounds=SMALL)
+    assert not await user.send("a" * 2_000, "b" * 2_000, bounds=SMALL)
+    assert await ready(grid) == 5

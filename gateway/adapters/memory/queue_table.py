@@ -385,14 +385,19 @@ class Queues:
         return Assignment(DeliveryTag(tag), message, stored.failed, stored.given)
 
     def _make_room(self, queue: StoredQueue, size: int, now: float) -> bool:
-        while True:
-            living = queue.living()
-            bounds = queue.bounds
-            if len(living) < bounds.messages and sum(each.size for each in living) + size <= bounds.size:
-                return True
-            if bounds.overflow is Overflow.REFUSE or not queue.ready:
-                return False
-            self._bury(queue, min(queue.ready), "overflow", now)
+        """Drop the oldest for a message, if that makes room for it; else nothing is dropped."""
+        bounds, living = queue.bounds, queue.living()
+        over, over_bytes = len(living) + 1 - bounds.messages, sum(each.size for each in living) + size - bounds.size
+        if over <= 0 and over_bytes <= 0:
+            return True
+        if bounds.overflow is Overflow.REFUSE or size > bounds.size:
+            return False
+        oldest = oldest_over(queue, over, over_bytes)
+        if oldest is None:
+            return False
+        for each in oldest:
+            self._bury(queue, each, "overflow", now)
+        return True
 
     @staticmethod
     def _bury(queue: StoredQueue, message: MessageId, reason: str, now: float) -> None:
@@ -496,6 +501,18 @@ class Queues:
                 )
             )
             self._news = True
+
+
+def oldest_over(queue: StoredQueue, over: int, over_bytes: int) -> list[MessageId] | None:
+    """List the oldest that are ready, so many and with so many bytes at least; None if all of them are not enough."""
+    oldest: list[MessageId] = []
+    freed = 0
+    for each in sorted(queue.ready):
+        if len(oldest) >= over and freed >= over_bytes:
+            break
+        oldest.append(each)
+        freed += queue.messages[each].size
+    return oldest if len(oldest) >= over and freed >= over_bytes else None
 
 
 def _is_due(queue: StoredQueue, now: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.adapters.memory.queue_records import StoredQueue
-from gateway.adapters.memory.queue_table import MOST_QUEUES, NOTHING_SEEN, Queues
+from gateway.adapters.memory.queue_table import MOST_QUEUES, NOTHING_SEEN, Queues, oldest_over
 from gateway.core.types import GridGeneration, MessageId, RequestNumber, SessionId, TopicPath
 from gateway.ports import (
     MESSAGE_BYTES,
@@ -49,11 +49,14 @@ class TransactedQueues(Queues):
         bounds = sends[-1].bounds
         living = [] if queue is None else queue.living()
         count, size = len(living) - len(spare), sum(each.size for each in living) - sum(spare)
-        droppable = len(queue.ready) if queue is not None and bounds.overflow is Overflow.DROP_OLDEST else 0
         for send in sends:
-            count, size = count + 1, size + len(send.headers) + len(send.value) + MESSAGE_BYTES
-            droppable -= count > bounds.messages or size > bounds.size
-            if droppable < 0:
+            more = len(send.headers) + len(send.value) + MESSAGE_BYTES
+            count, size = count + 1, size + more
+            over, over_bytes = count - bounds.messages, size - bounds.size
+            if over <= 0 and over_bytes <= 0:
+                continue
+            drops = bounds.overflow is Overflow.DROP_OLDEST and more <= bounds.size
+            if queue is None or not drops or oldest_over(queue, over, over_bytes) is None:
                 return TransactionRefused.QUEUE_FULL
         return None
 
@@ -67,11 +70,12 @@ class TransactedQueues(Queues):
     ) -> None:
         """Execute what a transaction does in a queue."""
         partition = self._partitions[self.partition(name)]
+        sent: list[MessageId] = []
         for each in operations:
             if isinstance(each, StagedSend):
                 queue = partition.queues.setdefault(name, StoredQueue(each.bounds))
                 queue.bounds = each.bounds
-                self._add(partition, queue, each, generation, now)
+                sent.append(self._add(partition, queue, each, generation, now))
             else:
                 step = SettleStep(RequestNumber(0), each.outcome, each.messages, each.delay)
                 self.settle(session, name, step, now)
@@ -80,9 +84,10 @@ class TransactedQueues(Queues):
         self._fire(queue, now)
         self._assign(partition, name, generation, now, None)
         bounds = queue.bounds
-        while queue.ready and bounds.overflow is Overflow.DROP_OLDEST:
-            living = queue.living()
-            if len(living) <= bounds.messages and sum(each.size for each in living) <= bounds.size:
+        while sent and queue.ready and bounds.overflow is Overflow.DROP_OLDEST:
+            living, oldest = queue.living(), min(queue.ready)
+            fits = len(living) <= bounds.messages and sum(each.size for each in living) <= bounds.size
+            if fits or oldest >= sent[0]:
                 break
-            self._bury(queue, min(queue.ready), "overflow", now)
+            self._bury(queue, oldest, "overflow", now)
         self._close(partition, name, generation, now)

@@ -207,6 +207,24 @@ local function tell(name, entry)
   end
 end
 
+-- Tells how many of the oldest that are ready are to be dropped so that so many messages fewer are there, and so many bytes,
+-- and how many bytes these have; goes on from what it told before. Nothing if all of them are not enough.
+local function count_oldest(dropped, freed, over, over_bytes)
+  while dropped < over or freed < over_bytes do
+    local oldest = redis.call('ZRANGE', READY, dropped, dropped)[1]
+    if not oldest then
+      return nil
+    end
+    dropped, freed = dropped + 1, freed + size_of(oldest)
+  end
+  return dropped, freed
+end
+
+local function drop(id)
+  redis.call('ZREM', READY, id)
+  bury(id, (failures(id)), 'overflow')
+end
+
 -- Puts a consumer in its place among those who have credit: whoever got some back goes behind all who waited.
 local function place(session, each)
   if each[2] <= each[3] then

@@ -35,20 +35,27 @@ local function store()
   fields = {}
 end
 
+-- Drops the oldest for a message, if that makes room for it; else nothing is dropped.
 local function make_room(size)
-  while count + 1 > bounds[1] or meta[1] + size > bounds[2] do
-    -- What somebody can be given is not dropped.
-    store()
-    assign(fresh)
-    fresh = {}
-    local oldest = bounds[3] == 1 and redis.call('ZRANGE', READY, 0, 0)[1]
-    if not oldest then
-      return false
-    end
-    redis.call('ZREM', READY, oldest)
-    bury(oldest, (failures(oldest)), 'overflow')
-    count = count - 1
+  local over, over_bytes = count + 1 - bounds[1], meta[1] + size - bounds[2]
+  if over <= 0 and over_bytes <= 0 then
+    return true
   end
+  if bounds[3] ~= 1 or size > bounds[2] then
+    return false
+  end
+  -- What somebody can be given is not dropped.
+  store()
+  assign(fresh)
+  fresh = {}
+  local dropped = count_oldest(0, 0, over, over_bytes)
+  if not dropped then
+    return false
+  end
+  for _, id in ipairs(redis.call('ZRANGE', READY, 0, dropped - 1)) do
+    drop(id)
+  end
+  count = count - dropped
   return true
 end
 

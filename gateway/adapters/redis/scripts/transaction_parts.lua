@@ -136,7 +136,7 @@ local function reserve(each)
   end
   fire()
   local count = redis.call('HLEN', MESSAGES) - redis.call('ZCARD', DEAD) - spare
-  local droppable = bounds[3] == 1 and redis.call('ZCARD', READY) or 0
+  local dropped, freed = 0, 0
   local may_exist = known or redis.call('HLEN', QUEUES) - 1 < tonumber(ARGV[12])
   for place, step in ipairs(each.steps) do
     local kind, _, life, headers, content = unpack(step)
@@ -146,10 +146,13 @@ local function reserve(each)
       local ends = tonumber(life) > 0 and text(now + life) or '0'
       local record = text(now) .. ' ' .. ends .. ' ' .. headers .. ' ' .. content
       local size = #record + MESSAGE_BYTES
-      if count + 1 > bounds[1] or meta[1] - spare_bytes + size > bounds[2] then
-        droppable = droppable - 1
+      local over, over_bytes = count + 1 - bounds[1], meta[1] - spare_bytes + size - bounds[2]
+      if bounds[3] == 1 and size <= bounds[2] then
+        dropped, freed = count_oldest(dropped, freed, over, over_bytes)
+      elseif over > 0 or over_bytes > 0 then
+        dropped = nil
       end
-      if may_exist and droppable >= 0 then
+      if may_exist and dropped then
         newest_id = newest_id + 1
         local id = text(newest_id)
         redis.call('HSET', MESSAGES, id, record)
@@ -207,17 +210,19 @@ local function undo(each, forgotten)
   return nil
 end
 
--- Executes what was reserved in a queue. What has no room then, as it is full of what others hold, has it nevertheless.
+-- Executes what was reserved in a queue. What has no room then, as it is full of what others hold, has it nevertheless;
+-- only what is older than what was sent is dropped for it.
 local function execute(each)
   enter(each)
   local found = list_reserved()
-  local holder = consumer(ARGV[4])
+  local holder, first = consumer(ARGV[4]), nil
   for place, step in ipairs(each.steps) do
     local kind, delay = step[1], tonumber(step[2])
     local id = found[kind == 's' and string.format('s%015d', place) or step[3]]
     -- Of a grid that has lost writes it may be gone.
     if id and redis.call('HEXISTS', MESSAGES, id) == 1 then
       if kind == 's' then
+        first = first or tonumber(id)
         meta.sent = meta.sent + 1
         local expires = tonumber(string.match(redis.call('HGET', MESSAGES, id), '^%d+ (%d+)'))
         if expires > 0 then
@@ -245,15 +250,14 @@ local function execute(each)
   end
   fire()
   assign({})
-  local oldest
-  repeat
+  while first and bounds[3] == 1 do
     local count = redis.call('HLEN', MESSAGES) - redis.call('ZCARD', DEAD)
-    oldest = bounds[3] == 1 and (count > bounds[1] or meta[1] > bounds[2]) and redis.call('ZRANGE', READY, 0, 0)[1]
-    if oldest then
-      redis.call('ZREM', READY, oldest)
-      bury(oldest, (failures(oldest)), 'overflow')
+    local oldest = (count > bounds[1] or meta[1] > bounds[2]) and redis.call('ZRANGE', READY, 0, 0)[1]
+    if not oldest or tonumber(oldest) >= first then
+      break
     end
-  until not oldest
+    drop(oldest)
+  end
   close()
 end
 
