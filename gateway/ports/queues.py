@@ -335,7 +335,8 @@ class QueueStore(Protocol):
 
     A message is *ready*, *delayed*, *held* by one consumer, or *dead*, and in one of these only (P15). A consumer is a
     session that attached to the queue: it has a credit, and holds so many messages at most. Whoever has credit left and
-    was served least recently is given the oldest that is ready, in the very step that makes both true.
+    was served least recently is given the oldest that is ready, in the very step that makes both true. Where one step sets
+    thousands free for others, it gives some of them, and ``fire`` gives the rest.
     """
 
     async def send(self, commands: Sequence[SendCommand]) -> list[SendResult]:

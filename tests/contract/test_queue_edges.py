@@ -6,9 +6,11 @@ import itertools
 
 import pytest
 
+from gateway.core.destinations.reserved import shared_queue
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import (
+    MOST_CREDIT,
     Attached,
     Committed,
     DeliveryTag,
@@ -19,6 +21,9 @@ from gateway.ports import (
     SendCommand,
     Sent,
     SessionRecord,
+    SettleCommand,
+    Settlement,
+    SettleStep,
     StagedSend,
     TransactionRefused,
 )
@@ -29,6 +34,12 @@ NOTHING = RequestNumber(0)
 MANY = 100
 """Consumers that a queue may have, where it does not matter."""
 
+CROWD = 10
+PILE = 9_500
+"""Messages that wait: more than Lua can hand to a command at once, but for those that one consumer holds."""
+FED = 500
+STEP = 1_000
+"""Messages that one step of the grid assigns."""
 JOBS = TopicPath("jobs/render")
 SMALL = QueueBounds(messages=100, size=4_096, overflow=Overflow.DROP_OLDEST, dead=1)
 
@@ -72,6 +83,12 @@ class Sender:
 async def ready(grid: Grid, queue: TopicPath = JOBS) -> int:
     state = await grid.queues.look(queue)
     return 0 if state is None else state.ready
+
+
+async def spread(grid: Grid, queue: TopicPath) -> tuple[int, int]:
+    """Tell how many messages are ready, and how many held."""
+    state = await grid.queues.look(queue)
+    return (0, 0) if state is None else (state.ready, state.held)
 
 
 async def attach(
@@ -146,3 +163,32 @@ async def test_a_transaction_is_refused_that_only_fits_without_itself(harness: H
     await user.send(*["x"] * 5, bounds=SMALL)
     assert not await user.send("a" * 2_000, "b" * 2_000, bounds=SMALL)
     assert await ready(grid) == 5
+
+
+@pytest.mark.promise("P15")
+@pytest.mark.promise("P20")
+async def test_a_step_that_sets_thousands_free_gives_some_and_the_next_ones_the_rest(harness: Harness) -> None:
+    """All who stand by behind the one consumer of an exclusive queue are served as soon as it is exclusive no more."""
+    grid = await harness.grid()
+    queue, alone = shared_queue("alice", "billing"), QueueBounds(exclusive=True)
+    partition = topic_partition(queue, DEPTH)
+    users = [session() for _ in range(CROWD)]
+    assert await grid.queues.declare(queue, alone, source="of a test")
+    for user in users:
+        await attach(grid, user, queue, MOST_CREDIT, alone)
+    for number in range(0, PILE, FED):
+        after = str(number) if number else ""
+        await grid.queues.feed(queue, alone, after=after, upto=str(number + FED), events=[(b"", b"1")] * FED)
+    held = (await attach(grid, users[0], queue, MOST_CREDIT, alone)).held
+    assert len(held) == MOST_CREDIT
+    step = SettleStep(RequestNumber(0), Settlement.RELEASE, ((held[0].tag, held[0].message),))
+    await grid.queues.settle(SettleCommand(ownership(users[0]), NOTHING, queue, DeliveryTag(0), (step,)))
+
+    await grid.queues.feed(queue, QueueBounds(), after=str(PILE), upto="end", events=[(b"", b"2")])
+    assert await spread(grid, queue) == (PILE + 1 - MOST_CREDIT - STEP, MOST_CREDIT + STEP)
+    for _ in range(-(-(PILE - MOST_CREDIT - STEP) // STEP)):
+        assert await grid.queues.fire(partition) == 1
+    assert await spread(grid, queue) == (0, PILE + 1)
+    assert await grid.queues.fire(partition) == 0, "nobody looks after a queue where all is done"
+    all_held = [(await attach(grid, each, queue, MOST_CREDIT)).held for each in users]
+    assert len({each.message for held in all_held for each in held}) == PILE + 1

@@ -88,7 +88,7 @@ class MemoryQueueStore:
     async def feed(
         self,
         queue: TopicPath,
-        bounds: QueueBounds,  # noqa: ARG002 - they were told by its declaration
+        bounds: QueueBounds,
         *,
         after: str | None = None,
         upto: str = "",
@@ -97,7 +97,7 @@ class MemoryQueueStore:
         """See the port."""
         return await self._connection.run(
             lambda grid, now: grid.queues.feed(
-                queue, after=after, upto=upto, events=events, generation=grid.generation, now=now
+                queue, bounds, after=after, upto=upto, events=events, generation=grid.generation, now=now
             )
         )
 

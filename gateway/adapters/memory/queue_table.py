@@ -37,6 +37,10 @@ from gateway.ports import (
 MOST_QUEUES: Final = 10_000
 """Queues that a partition may hold, as on Redis."""
 
+MOST_ASSIGNED: Final = 1_000
+"""Messages that one step assigns, as on Redis: the largest credit, some milliseconds there. With more the queue is due at
+once."""
+
 NOTHING_SEEN: Final = DeliveryTag(0)
 """Below the first assignment of every queue."""
 
@@ -247,6 +251,7 @@ class Queues:
     def feed(
         self,
         name: TopicPath,
+        bounds: QueueBounds,
         *,
         after: str | None,
         upto: str,
@@ -261,7 +266,7 @@ class Queues:
             return None
         position, source = queue.fed
         if after == position:
-            queue.fed = (upto, source)
+            queue.fed, queue.bounds = (upto, source), bounds
             self._fire(queue, now)
             for headers, value in events:
                 self._add(partition, queue, StagedSend(name, value, headers, queue.bounds), generation, now)
@@ -466,6 +471,7 @@ class Queues:
         queue = partition.queues[name]
         queue.turn = max(queue.turn, least_version(generation))
         told: dict[SessionId, list[Assignment]] = {}
+        left, queue.unfinished = MOST_ASSIGNED, False
         while queue.ready:
             takers = [
                 (session, each)
@@ -474,11 +480,15 @@ class Queues:
             ]
             if not takers:
                 break
+            if not left:
+                queue.unfinished = True
+                break
             line = nsmallest(len(queue.ready), takers, key=lambda each: (each[1].served, each[0]))
-            while queue.ready and any(each.free > 0 for _, each in line):
+            while left and queue.ready and any(each.free > 0 for _, each in line):
                 for session, consumer in line:
-                    if not queue.ready or consumer.free <= 0:
+                    if not left or not queue.ready or consumer.free <= 0:
                         continue
+                    left -= 1
                     message = min(queue.ready)
                     queue.ready.remove(message)
                     queue.turn += 1
@@ -516,6 +526,8 @@ def oldest_over(queue: StoredQueue, over: int, over_bytes: int) -> list[MessageI
 
 
 def _is_due(queue: StoredQueue, now: float) -> bool:
+    if queue.unfinished:
+        return True
     times = [when for each in queue.messages.values() for when in (each.ready_at, each.expires)]
     times += [until for consumer in queue.consumers.values() for _, until in consumer.held.values()]
     if queue.bounds.dead_age:

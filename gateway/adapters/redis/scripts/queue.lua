@@ -14,19 +14,22 @@
 -- KEYS[9] notes       hash    id -> "<failed deliveries> <reason>" of messages that were given to somebody before; the
 --                             reason of a dead letter, else "-", or "!" of one that was put back and expires no more
 -- KEYS[10] queues     hash    of the partition: queue -> its bounds; '' -> "<generation> <newest id>"
--- KEYS[11] due        zset    of the partition: queue -> when its first timer is over (ms)
+-- KEYS[11] due        zset    of the partition: queue -> when its first timer is over, or there is more to assign (ms)
 -- KEYS[12] deliveries stream  of the partition: [queue, "<session> <epoch>[ <tag> <id> <failed> <0 or 1>]..."]
 -- ARGV[1] queue
 -- ARGV[2] generation that the caller has adopted
 -- ARGV[3] entries to keep in the deliveries, about
 --
 -- Invariant: a message is in ready, held, dead, or has an "r" timer, and in one of these only (P15). Ids and tags only
--- rise. A consumer holds no more than its credit, unless that was lowered. What is assigned is told in the same step.
-local MESSAGE_BYTES, FIRED_MOST, ARGUMENTS_MOST = 256, 200, 4000
+-- rise. A consumer holds no more than its credit, unless that was lowered. What is assigned is told in the same step. What is
+-- ready while somebody has credit left is assigned in the same step, too, up to ASSIGNED_MOST, the largest credit; with
+-- more the queue is due at once.
+local MESSAGE_BYTES, FIRED_MOST, ARGUMENTS_MOST, ASSIGNED_MOST = 256, 200, 4000, 1000
 local META, MESSAGES, READY, TIMERS, HELD, CONSUMERS, IDLE, DEAD, NOTES, QUEUES, DUE, DELIVERIES = unpack(KEYS, 1, 12)
 local queue, generation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local bounds, meta, newest_id, known
 local consumers, touched, timed, has_timers, has_notes = {}, {}, false, false, false
+local assignable, unfinished = ASSIGNED_MOST, false
 
 local function text(number)
   return string.format('%.0f', number)
@@ -248,7 +251,8 @@ local function takers(count)
 end
 
 -- Gives what is ready, and then the fresh ids, which are above all that is ready, to those who have credit; the rest of
--- the fresh ones become ready. What `direct` gets is not told by the deliveries.
+-- the fresh ones become ready. What `direct` gets is not told by the deliveries. Nothing is taken from what is ready before
+-- it is known who gets it, and so many a step that Redis can take them as arguments.
 local function assign(fresh, direct)
   local told, order = {}, {}
   while true do
@@ -256,13 +260,14 @@ local function assign(fresh, direct)
     local total = waiting + #fresh
     local sessions, free = {}, 0
     if total > 0 then
-      sessions = takers(total)
+      sessions = takers(math.max(1, math.min(total, assignable)))
       for _, session in ipairs(sessions) do
         local each = consumer(session)
         free = free + each[2] - each[3]
       end
     end
-    local count = math.min(total, free)
+    local count = math.min(total, free, assignable)
+    assignable = assignable - count
     local ids, used = {}, 0
     if waiting > 0 and count > 0 then
       ids = redis.call('ZRANGE', READY, 0, count - 1)
@@ -279,6 +284,7 @@ local function assign(fresh, direct)
     call_many('ZADD', READY, rest)
     fresh = {}
     if count == 0 then
+      unfinished = free > 0
       break
     end
     local notes = has_notes and redis.call('HMGET', NOTES, unpack(ids)) or {}
@@ -349,7 +355,9 @@ local function close()
   else
     redis.call('HSET', QUEUES, '', generation .. ' ' .. text(newest_id))
   end
-  if timed then
+  if unfinished then
+    redis.call('ZADD', DUE, text(now), queue)
+  elseif timed then
     local first = redis.call('ZRANGE', TIMERS, 0, 0, 'WITHSCORES')
     if first[2] then
       redis.call('ZADD', DUE, first[2], queue)

@@ -23,7 +23,7 @@ local NAME = ARGV[4] .. '~' .. ARGV[8]
 
 local function enter(each)
   META, MESSAGES, READY, TIMERS, HELD, CONSUMERS, IDLE, DEAD, NOTES, QUEUES, DUE, DELIVERIES = unpack(KEYS, each.key, each.key + 11)
-  queue, consumers, touched, timed = each.name, {}, {}, false
+  queue, consumers, touched, timed, unfinished = each.name, {}, {}, false, false
   return open(each.bounds ~= '' and each.bounds or nil)
 end
 
