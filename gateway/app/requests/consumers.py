@@ -144,6 +144,7 @@ class Consumers:
             # Another credit: what the client was sent is not sent again.
             known.terms = consumer.terms
             self._take_in(session, known, attached)
+            self._feeder.settled(consumer.queue)
             return
         if known is None:
             self._count += 1

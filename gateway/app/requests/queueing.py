@@ -383,6 +383,7 @@ class Queueing:
         self._metrics.add(catalogue.QUEUE_SETTLEMENTS, len(operation.messages), label=operation.outcome.value)
         if session.consumers is not None and (consumer := session.consumers.get(operation.queue)) is not None:
             consumer.forget([tag for tag, _ in operation.messages])
+        self.feeder.settled(operation.queue)
 
     def _delay(self, queue: TopicPath, request: Settle) -> float:
         limits = self._destinations.queue(queue)

@@ -44,7 +44,7 @@ class _Feed:
     Attributes:
         queue: which.
         consumers: how many.
-        news: something was settled, or the last consumer has left, or the queue may have gone back.
+        news: somebody may take more, or the last consumer has left, or the queue may have gone back.
         is_outdated: nobody knows where the queue is, because the grid has lost writes.
         is_fed: there is a task for it; there is none where the subscription was not found.
     """
@@ -100,6 +100,7 @@ class SharedFeeder:
         if feed is None:
             feed = self._feeds[queue] = _Feed(queue)
         feed.consumers += 1
+        feed.news.set()
         self._ensure(feed)
 
     def end(self, queue: TopicPath) -> None:
@@ -112,7 +113,7 @@ class SharedFeeder:
                 feed.news.set()
 
     def settled(self, queue: TopicPath) -> None:
-        """Somebody has settled something, so that there is room."""
+        """Somebody has settled something, or has another credit, so that there may be room."""
         feed = self._feeds.get(queue)
         if feed is not None:
             feed.news.set()

@@ -26,6 +26,7 @@ from gateway.client import (
 )
 from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
+from gateway.core.destinations.reserved import shared_queue
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.types import TopicPath
 from gateway.core.wire.codes import ErrorCode
@@ -326,6 +327,40 @@ async def test_consumers_of_what_was_lost_with_the_grid_are_told(cluster: Cluste
     async with time_limit(PATIENCE):
         with pytest.raises(NoSuchDurable):
             await anext(consumer)
+
+
+async def test_who_comes_or_may_hold_more_is_fed_though_nobody_settles(cluster: Cluster) -> None:
+    """What was ready is given to them, and what follows has to be fetched from the history."""
+    session, queue = await cluster.client(1), shared_queue("alice", "billing")
+    queues = cluster.nodes[1].gateway.node._context.grid.queues
+    one = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=32)
+    await cluster.publish(1, 4 * shared_feeder.AHEAD)
+    async with time_limit(PATIENCE):
+        while (state := await queues.look(queue)) is None or state.ready < shared_feeder.AHEAD:
+            await asyncio.sleep(0)
+        other = await (await cluster.client(1)).subscribe_durable(
+            "billing", ORDERS, shared=True, ack="each", credit=2 * shared_feeder.AHEAD
+        )
+        had = [(await anext(other)).value for _ in range(2 * shared_feeder.AHEAD)]
+        one._allow(2 * shared_feeder.AHEAD)
+        had += [(await anext(one)).value for _ in range(2 * shared_feeder.AHEAD)]
+    assert sorted(had) == list(range(1, 4 * shared_feeder.AHEAD + 1))
+
+
+async def test_what_a_transaction_settles_makes_room_for_the_next_events(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AHEAD", "FEED_AT_ONCE"):
+        monkeypatch.setattr(shared_feeder, name, 1)
+    session = await cluster.client(1)
+    consumer = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=1)
+    await cluster.publish(1, 6)
+    async with time_limit(PATIENCE):
+        for number in range(1, 7):
+            message = await anext(consumer)
+            assert message.value == number
+            async with session.transaction() as transaction:
+                await transaction.accept(message)
 
 
 @pytest.mark.promise("P10")
