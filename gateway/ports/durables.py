@@ -104,6 +104,8 @@ class NotOpened(StrEnum):
     """There is none of this name, and none was to be made."""
     FULL = "full"
     """There are as many as there may be."""
+    REMOVING = "removing"
+    """Its removal was begun. Whoever meets this finishes it, or finds it used, and asks again."""
 
 
 OpenResult: TypeAlias = Opened | InUse | Different | NotOpened
@@ -194,6 +196,23 @@ class DurableStore(Protocol):
             GridUnavailable: see the module.
         """
 
+    async def begin_removal(self, name: DurableName, *, over: bool) -> bool:
+        """Have nobody open a shared one any more, until it is forgotten with its queue, or ``prolong`` keeps it.
+
+        The queue is removed in a step of its own. In between the subscription is among those that are over, so that the
+        removal is finished by somebody though whoever began it dies. Asked twice, the second time changes nothing.
+
+        Args:
+            name: which.
+            over: only if its life is over, as far as is known here.
+
+        Returns:
+            Whether its removal has begun; False if there is no shared one of this name, or its life is not over.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
     async def expire(self, name: DurableName) -> bool:
         """Forget one if its life is over; tells whether this call did. Any number of nodes may ask.
 
@@ -201,8 +220,14 @@ class DurableStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def prolong(self, name: DurableName) -> None:
+    async def prolong(self, name: DurableName, *, used: int | None = None) -> None:
         """Begin another life of one whose life is over, as it is used all the same: of a shared one that is consumed.
+
+        If its removal was begun, it is removed no more.
+
+        Args:
+            name: which.
+            used: when it was used last, in milliseconds since 1970 by the time of the grid; None for now.
 
         Raises:
             GridUnavailable: see the module.

@@ -182,7 +182,7 @@ class Removal(StrEnum):
     DONE = "done"
     ABSENT = "absent"
     USED = "used"
-    """Somebody consumes from it; nothing was done."""
+    """Somebody consumes from it, or did so lately; nothing was done."""
 
 
 class SettleStep(NamedTuple):
@@ -335,8 +335,8 @@ class QueueStore(Protocol):
 
     A message is *ready*, *delayed*, *held* by one consumer, or *dead*, and in one of these only (P15). A consumer is a
     session that attached to the queue: it has a credit, and holds so many messages at most. Whoever has credit left and
-    was served least recently is given the oldest that is ready, in the very step that makes both true. Where one step sets
-    thousands free for others, it gives some of them, and ``fire`` gives the rest.
+    was served least recently is given the oldest that is ready, in the very step that makes both true. Where one step
+    sets thousands free for others, it gives some of them, and ``fire`` gives the rest.
     """
 
     async def send(self, commands: Sequence[SendCommand]) -> list[SendResult]:
@@ -470,12 +470,23 @@ class QueueStore(Protocol):
             GridUnavailable: see the module.
         """
 
-    async def remove(self, queue: TopicPath, *, force: bool = False) -> Removal:
+    async def remove(self, queue: TopicPath, *, force: bool = False, unused: float = 0.0) -> Removal:
         """Remove the queue of a shared subscription with all that is in it.
 
         Args:
             queue: which.
             force: also if somebody consumes.
+            unused: seconds since when nobody has consumed from it or declared it, unless *force* is given.
+
+        Raises:
+            GridUnavailable: see the module.
+        """
+
+    async def last_use(self, queue: TopicPath) -> int | None:
+        """Tell when the queue of a shared subscription was used last, in milliseconds since 1970.
+
+        That is when its last consumer left by the time of the grid, or when it was declared after that; None if
+        somebody consumes, or there is no such queue.
 
         Raises:
             GridUnavailable: see the module.

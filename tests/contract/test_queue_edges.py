@@ -41,6 +41,7 @@ FED = 500
 STEP = 1_000
 """Messages that one step of the grid assigns."""
 JOBS = TopicPath("jobs/render")
+FREE = QueueBounds()
 SMALL = QueueBounds(messages=100, size=4_096, overflow=Overflow.DROP_OLDEST, dead=1)
 
 
@@ -92,7 +93,7 @@ async def spread(grid: Grid, queue: TopicPath) -> tuple[int, int]:
 
 
 async def attach(
-    grid: Grid, record: SessionRecord, queue: TopicPath, credit: int, bounds: QueueBounds = QueueBounds()
+    grid: Grid, record: SessionRecord, queue: TopicPath, credit: int, bounds: QueueBounds = FREE
 ) -> Attached:
     attached = await grid.queues.attach(ownership(record), queue, credit=credit, bounds=bounds, most_consumers=MANY)
     assert isinstance(attached, Attached), attached

@@ -49,9 +49,13 @@ class MemoryDurableStore:
         """See the port."""
         return await self._connection.run(lambda grid, now: grid.durables.expire(name, now))
 
-    async def prolong(self, name: DurableName) -> None:
+    async def begin_removal(self, name: DurableName, *, over: bool) -> bool:
         """See the port."""
-        await self._connection.run(lambda grid, now: grid.durables.prolong(name, now))
+        return await self._connection.run(lambda grid, now: grid.durables.begin_removal(name, now, over=over))
+
+    async def prolong(self, name: DurableName, *, used: int | None = None) -> None:
+        """See the port."""
+        await self._connection.run(lambda grid, now: grid.durables.prolong(name, used, now))
 
     async def find(self, name: DurableName) -> Durable | None:
         """See the port."""

@@ -33,6 +33,7 @@ class Durables:
     def __init__(self) -> None:
         self._partitions: list[dict[DurableName, Durable]] = [{} for _ in range(TOPIC_PARTITIONS)]
         self._epochs: dict[DurableName, Epoch] = {}
+        self._being_removed: set[DurableName] = set()
 
     def open(
         self,
@@ -48,6 +49,8 @@ class Durables:
         held = self._of(name)
         each = held.get(name)
         created = each is None
+        if name in self._being_removed:
+            return NotOpened.REMOVING
         if each is None:
             if start is None:
                 return NotOpened.ABSENT
@@ -103,7 +106,7 @@ class Durables:
             return False
         if by is not None and each.session not in {None, by}:
             return InUse(each.session or by)
-        del self._of(name)[name]
+        self._delete(name)
         return True
 
     def due(self, partition: int, limit: int, now: float) -> list[Durable]:
@@ -116,14 +119,24 @@ class Durables:
         each = self._of(name).get(name)
         if each is None or not _is_over(each, now):
             return False
-        del self._of(name)[name]
+        self._delete(name)
         return True
 
-    def prolong(self, name: DurableName, now: float) -> None:
+    def begin_removal(self, name: DurableName, now: float, *, over: bool) -> bool:
+        """See ``DurableStore.begin_removal``."""
+        each = self._of(name).get(name)
+        if each is None or not each.terms.shared or (over and not _is_over(each, now)):
+            return False
+        self._being_removed.add(name)
+        self._of(name)[name] = each._replace(until=0)
+        return True
+
+    def prolong(self, name: DurableName, used: int | None, now: float) -> None:
         """See ``DurableStore.prolong``."""
         each = self._of(name).get(name)
         if each is not None and _is_over(each, now):
-            self._let_go(each, now)
+            self._being_removed.discard(name)
+            self._let_go(each, now if used is None else used / _MS)
 
     def find(self, name: DurableName) -> Durable | None:
         """See ``DurableStore.find``."""
@@ -145,6 +158,10 @@ class Durables:
 
     def _of(self, name: DurableName) -> dict[DurableName, Durable]:
         return self._partitions[principal_partition(name.principal)]
+
+    def _delete(self, name: DurableName) -> None:
+        self._being_removed.discard(name)
+        del self._of(name)[name]
 
     def _check(self, ownership: Ownership, name: DurableName) -> None:
         if self._epochs[name] > ownership.epoch:

@@ -84,6 +84,7 @@ class StoredQueue:
         owner: the session for whose life it was declared.
         fed: where the shared subscription is that it was declared for, and for what it is.
         sent: messages that were ever put into it.
+        used: when that subscription was opened, or its last consumer left.
         unfinished: whether there is more to assign than one step does.
     """
 
@@ -96,6 +97,7 @@ class StoredQueue:
     owner: SessionId | None = None
     fed: tuple[str, str] | None = None
     sent: int = 0
+    used: float = 0.0
     unfinished: bool = False
 
     @property

@@ -101,9 +101,13 @@ class MemoryQueueStore:
             )
         )
 
-    async def remove(self, queue: TopicPath, *, force: bool = False) -> Removal:
+    async def remove(self, queue: TopicPath, *, force: bool = False, unused: float = 0.0) -> Removal:
         """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.queues.remove(queue, force=force))
+        return await self._connection.run(lambda grid, now: grid.queues.remove(queue, now, force=force, unused=unused))
+
+    async def last_use(self, queue: TopicPath) -> int | None:
+        """See the port."""
+        return await self._connection.run(lambda grid, _now: grid.queues.last_use(queue))
 
     async def look(self, queue: TopicPath) -> QueueState | None:
         """See the port."""

@@ -38,8 +38,8 @@ MOST_QUEUES: Final = 10_000
 """Queues that a partition may hold, as on Redis."""
 
 MOST_ASSIGNED: Final = 1_000
-"""Messages that one step assigns, as on Redis: the largest credit, some milliseconds there. With more the queue is due at
-once."""
+"""Messages that one step assigns, as on Redis: the largest credit, some milliseconds there. With more the queue is due
+at once."""
 
 NOTHING_SEEN: Final = DeliveryTag(0)
 """Below the first assignment of every queue."""
@@ -196,6 +196,8 @@ class Queues:
         if epoch is not None and consumer.epoch > epoch:
             return False
         del queue.consumers[session]
+        if not queue.consumers:
+            queue.used = now
         for tag, (message, _) in consumer.held.items():
             self._give_back(queue, message, now, failed=tag <= max(seen, consumer.seen))
         if queue.holder == session:
@@ -234,6 +236,7 @@ class Queues:
         most: int,
         source: str,
         fed: str,
+        now: float,
     ) -> bool:
         """See ``QueueStore.declare``; that the session has not ended, others have found out."""
         partition = self._partitions[self.partition(name)]
@@ -246,6 +249,7 @@ class Queues:
         if not queue.is_declared:
             queue.owner = owner
             queue.fed = (fed, source) if owner is None else None
+        queue.used = now
         return True
 
     def feed(
@@ -273,15 +277,20 @@ class Queues:
             self._close(partition, name, generation, now)
         return Fed(queue.fed[0], len(queue.ready), source)
 
-    def remove(self, name: TopicPath, *, force: bool) -> Removal:
+    def remove(self, name: TopicPath, now: float, *, force: bool, unused: float) -> Removal:
         """See ``QueueStore.remove``."""
         queue = self._find(name)
         if queue is None or queue.fed is None:
             return Removal.ABSENT
-        if queue.consumers and not force:
+        if not force and (queue.consumers or now - queue.used < unused):
             return Removal.USED
         del self._partitions[self.partition(name)].queues[name]
         return Removal.DONE
+
+    def last_use(self, name: TopicPath) -> int | None:
+        """See ``QueueStore.last_use``."""
+        queue = self._find(name)
+        return None if queue is None or queue.consumers or queue.fed is None else int(queue.used * _MS)
 
     def look(self, name: TopicPath) -> QueueState | None:
         """See ``QueueStore.look``."""

@@ -273,7 +273,7 @@ class GridData:
         if owner is not None and self.sessions.has_ended(owner.session, now):
             raise Fenced(f"session {owner.session} has ended")
         session = None if owner is None else owner.session
-        return self.queues.declare(queue, bounds, owner=session, most=most, source=source, fed=fed)
+        return self.queues.declare(queue, bounds, owner=session, most=most, source=source, fed=fed, now=now)
 
     def settle(self, command: SettleCommand, now: float) -> list[SettleResult]:
         """Settle what a consumer holds, all in one atomic step; see ``QueueStore.settle``."""

@@ -39,6 +39,9 @@ _NOTHING: Final = "-"
 _SHARED: Final = "+"
 """In the place of the session of one that is shared."""
 
+_REMOVING: Final = "!"
+"""Likewise of one that is shared and being removed."""
+
 _NEVER: Final = 2**53 - 1
 """When one is forgotten that somebody uses."""
 
@@ -121,13 +124,18 @@ class RedisDurables:
         names = [name for name in [self._read_name(index, each) for each in due] if name is not None]
         return [each for each in await self._read(index, names) if each is not None]
 
+    async def begin_removal(self, name: DurableName, *, over: bool) -> bool:
+        """See ``DurableStore.begin_removal``."""
+        keys = self._keys.durable(name.principal)
+        return bool(await self._call(scripts.DURABLE_END(*keys, self._grid.clock.argument(), *_head(name), int(over))))
+
     async def expire(self, name: DurableName) -> bool:
         """See ``DurableStore.expire``."""
         return bool(await self._call(self._remove(name, _NOTHING)) == 1)
 
-    async def prolong(self, name: DurableName) -> None:
+    async def prolong(self, name: DurableName, *, used: int | None = None) -> None:
         """See ``DurableStore.prolong``."""
-        await self._call(self._remove(name, _SHARED))
+        await self._call(self._remove(name, _SHARED, used))
 
     async def find(self, name: DurableName) -> Durable | None:
         """See ``DurableStore.find``."""
@@ -148,9 +156,11 @@ class RedisDurables:
     async def _call(self, command: Command) -> Any:
         return await self._batcher.call(command, gated=True)
 
-    def _remove(self, name: DurableName, by: str) -> Command:
+    def _remove(self, name: DurableName, by: str, used: int | None = None) -> Command:
         keys = self._keys.durable(name.principal)
-        return scripts.DURABLE_REMOVE(*keys, self._grid.clock.argument(), *_head(name), by)
+        return scripts.DURABLE_REMOVE(
+            *keys, self._grid.clock.argument(), *_head(name), by, "" if used is None else used
+        )
 
     def _read_name(self, key: str, member: bytes) -> DurableName | None:
         try:
@@ -178,9 +188,9 @@ class RedisDurables:
             life, made, session, _, position, selector = record.decode().split(" ", 5)
             return Durable(
                 name,
-                DurableTerms(selector, int(life) / 1000, session == _SHARED),
+                DurableTerms(selector, int(life) / 1000, session in {_SHARED, _REMOVING}),
                 _position(position.encode()),
-                None if session in {_NOTHING, _SHARED} else SessionId(session),
+                None if session in {_NOTHING, _SHARED, _REMOVING} else SessionId(session),
                 int(made),
                 None if int(float(until)) >= _NEVER else int(float(until)),
             )

@@ -70,10 +70,13 @@ key                              type    content
 ``P:{t17}:queue:<queue>``        hash    Of a queue: ``bytes`` of its messages, ``dead`` of dead letters, ``turn``,
                                          the newest tag, ``sent``, messages that were ever put into it, and ``holder``,
                                          the consumer that an exclusive one serves; of one that was declared also its
-                                         ``owner``, a session, or ``source`` and ``fed``: the shared subscription that
-                                         it is of, and up to where its events have become messages. This and the
-                                         next eight are written by each step of the queue (``queue.lua``), and
-                                         deleted when it has neither messages nor consumers, or, if it was declared,
+                                         ``owner``, a session, or ``source``, ``fed`` and ``used``: the shared
+                                         subscription that it is of, up to where its events
+                                         have become messages, and when it was opened, or
+                                         its last consumer left. This and the next eight
+                                         are written by each step of the queue
+                                         (``queue.lua``), and deleted when it has neither
+                                         messages nor consumers, or, if it was declared,
                                          with its session or subscription.
 ``P:{t17}:queue-messages:<q>``   hash    id → ``<sent> <expires> <bytes of headers> <headers><value>``.
 ``P:{t17}:queue-ready:<q>``      zset    id → id, of messages that wait for a consumer.
@@ -112,7 +115,7 @@ key                              type    content
 ``P:{t17}:exchange-state``       hash    generation, newest tag, bytes, and the revision of the selectors. Stays.
 ``P:{t17}:exchanges``            stream  ``<generation>-<sequence>`` → ``["?", <given to whom>]`` or ``["!", <which is
                                          over>]``. Trimmed to about 10,000 entries; stays.
-``P:{t17}:durable:<principal>``  hash    name → ``<life (ms)> <made (ms)> <session, - or +> <epoch> <position or ->
+``P:{t17}:durable:<principal>``  hash    name → ``<life (ms)> <made (ms)> <session, -, + or !> <epoch> <position or ->
                                          <selector>`` of each durable subscription of a principal, in the partition that
                                          the principal decides. Written by who uses it; deleted when it is removed or
                                          has not been used for its life.

@@ -252,13 +252,19 @@ class RedisQueues:
         position, ready, source = reply
         return Fed("" if position == _NO_POSITION.encode() else position.decode(), ready, source.decode())
 
-    async def remove(self, queue: TopicPath, *, force: bool = False) -> Removal:
+    async def remove(self, queue: TopicPath, *, force: bool = False, unused: float = 0.0) -> Removal:
         """See ``QueueStore.remove``."""
         keys = self._keys.queue(self._partition(queue), queue)
-        reply = await self._call(scripts.QUEUE_REMOVE(*keys, *self._head(queue), int(force)))
+        reply = await self._call(scripts.QUEUE_REMOVE(*keys, *self._head(queue), int(force), round(unused * 1000)))
         if reply == b"used":
             return Removal.USED
         return Removal.DONE if reply == 1 else Removal.ABSENT
+
+    async def last_use(self, queue: TopicPath) -> int | None:
+        """See ``QueueStore.last_use``."""
+        meta, _, _, _, _, consumers, *_ = self._keys.queue(self._partition(queue), queue)
+        count, used = await self._batcher.call_all([("HLEN", consumers), ("HGET", meta, "used")])
+        return None if count or used is None else int(used)
 
     async def look(self, queue: TopicPath) -> QueueState | None:
         """See ``QueueStore.look``."""

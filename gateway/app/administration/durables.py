@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.app.administration.cursors import Place, from_cursor, to_cursor
-from gateway.core.destinations.reserved import shared_queue
+from gateway.app.registry.durable_removal import DurableRemoval
 from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.ports import Durable, DurableName, DurableStore, QueueStore
 from gateway.ports.administration import NotThere, Page
@@ -25,7 +25,7 @@ class ClusterDurables:
 
     def __init__(self, durables: DurableStore, queues: QueueStore) -> None:
         self._durables = durables
-        self._queues = queues
+        self._removal = DurableRemoval(durables, queues)
 
     async def list(self, *, cursor: str | None, limit: int) -> Page[DurableView]:
         """See ``DurableAdministration.list``."""
@@ -42,8 +42,9 @@ class ClusterDurables:
 
     async def remove(self, principal: str, name: str) -> None:
         """See ``DurableAdministration.remove``."""
-        await self._queues.remove(shared_queue(principal, name), force=True)
-        if not await self._durables.remove(DurableName(principal, name)):
+        durable = DurableName(principal, name)
+        await self._removal.begin_and_remove_queue(durable, force=True)
+        if not await self._durables.remove(durable):
             raise NotThere("durable", f"{principal} has no durable subscription {name}")
 
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.context import Context
+from gateway.app.registry.durable_removal import DurableRemoval
 from gateway.catalogue import durable_metrics as catalogue
 from gateway.catalogue import log_events as events
-from gateway.core.destinations.reserved import shared_queue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
-from gateway.ports import Durable, GridUnavailable, Removal
+from gateway.ports import Durable, GridUnavailable
 
 SWEEP_SECONDS: Final = 900.0
 """Seconds between two sweeps, on average: lives are days. A sweep is a look at 64 sets: a few milliseconds of the grid
@@ -35,7 +35,7 @@ class DurableSweeper:
         self._log = context.log
         self._grid = context.grid
         self._durables = context.grid.durables
-        self._queues = context.grid.queues
+        self._removal = DurableRemoval(context.grid.durables, context.grid.queues)
         self._cluster = context.cluster
 
     async def run(self) -> None:
@@ -55,8 +55,6 @@ class DurableSweeper:
 
     async def _expire(self, each: Durable) -> None:
         principal, name = each.name
-        if each.terms.shared and await self._queues.remove(shared_queue(principal, name)) is Removal.USED:
-            await self._durables.prolong(each.name)
-        elif await self._durables.expire(each.name):
+        if await (self._removal if each.terms.shared else self._durables).expire(each.name):
             self._metrics.add(catalogue.DURABLE_EXPIRED)
             self._log.emit(events.DURABLE_EXPIRED, principal=principal, durable=name)

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from gateway.app.context import Context
 from gateway.app.delivery.history_pages import HistoryPages
+from gateway.app.registry.durable_removal import DurableRemoval
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.requests.messages import bounds_of
 from gateway.app.requests.turns import SELECTOR_COST, STEPS_PER_PACKET, Turns
@@ -43,7 +44,6 @@ from gateway.ports import (
     NotOpened,
     Opened,
     OpenResult,
-    Removal,
 )
 
 NAME_BYTES: Final = 256
@@ -61,7 +61,8 @@ GONE_WITHIN: Final = 0.5
 restarted at once finds its former session in use for so long."""
 
 OPENINGS: Final = 4
-"""Times that it is tried to take over from sessions without a client, should there be another one each time."""
+"""Times that it is tried to take over from sessions without a client, should there be another one each time; likewise
+to finish removals that others began."""
 
 DurableAsk: TypeAlias = OpenDurable | AdvanceDurable | ReleaseDurable | RemoveDurable
 
@@ -88,6 +89,7 @@ class DurableSubscriptions:
         self, context: Context, store: FencedStore, pages: HistoryPages, authorisation: Authorisation, turns: Turns
     ) -> None:
         self._grid = context.grid
+        self._removal = DurableRemoval(context.grid.durables, context.grid.queues)
         self._limits = context.limits
         self._metrics = context.metrics
         self._store = store
@@ -136,7 +138,7 @@ class DurableSubscriptions:
         self._metrics.add(catalogue.DURABLE_ADVANCES)
 
     async def _remove(self, session: Session, name: DurableName, request: RemoveDurable) -> None:
-        if await self._grid.queues.remove(shared_queue(*name)) is Removal.USED:
+        if not await self._removal.begin_and_remove_queue(name):
             raise _in_use(name, "somebody consumes from it")
         removed = await self._grid.durables.remove(name, by=session.id)
         if isinstance(removed, InUse):
@@ -164,10 +166,15 @@ class DurableSubscriptions:
         await self._prepare(session, principal_partition(name.principal))
         terms = DurableTerms(selector.text, life, request.shared)
         result = await self._take_up(session, name, terms, None, take=request.take)
-        if result is NotOpened.ABSENT:
-            # Where one begins that is made is asked for only then.
-            start = await self._start(selector, request)
-            result = await self._take_up(session, name, terms, start, take=request.take)
+        for _ in range(OPENINGS):
+            if result is NotOpened.REMOVING:
+                # Nobody opens what is half removed: it is there as a whole after this, or gone.
+                await self._removal.finish(name)
+                result = await self._take_up(session, name, terms, None, take=request.take)
+            elif result is NotOpened.ABSENT:
+                # Where one begins that is made is asked for only then.
+                start = await self._start(selector, request)
+                result = await self._take_up(session, name, terms, start, take=request.take)
         match result:
             case Opened(position, created):
                 self.on_open(selector)
@@ -182,6 +189,8 @@ class DurableSubscriptions:
                     f"{'not ' if request.shared == (other == selector.text) else ''}shared",
                     code=ErrorCode.DURABLE_DIFFERS,
                 )
+            case NotOpened.REMOVING:
+                raise _in_use(name, "it is being removed; ask again")
             case _:
                 raise RequestRefused(
                     "the principal, or the grid, has as many durable subscriptions as it may",

@@ -329,6 +329,26 @@ async def test_consumers_of_what_was_lost_with_the_grid_are_told(cluster: Cluste
             await anext(consumer)
 
 
+async def test_one_that_is_half_removed_is_made_anew(cluster: Cluster) -> None:
+    """Who opens it finishes the removal. It used to begin again where it had begun once."""
+    name, session = DurableName("alice", "billing"), await cluster.client(1)
+    grid = cluster.nodes[2].gateway.node._context.grid
+    await cluster.publish(1, 3)
+    one = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each")
+    assert await settle(one, 3) == [1, 2, 3]
+    await one.cancel()
+    assert await grid.durables.begin_removal(name, over=False)
+    await grid.queues.remove(shared_queue(*name))
+    again = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each", start="now")
+    await cluster.publish(4, 5)
+    assert await settle(again, 2) == [4, 5]
+    with pytest.raises(DurableInUse):
+        await session.unsubscribe_durable("billing")
+    await again.cancel()
+    await session.unsubscribe_durable("billing")
+    assert await grid.durables.find(name) is None
+
+
 async def test_who_comes_or_may_hold_more_is_fed_though_nobody_settles(cluster: Cluster) -> None:
     """What was ready is given to them, and what follows has to be fetched from the history."""
     session, queue = await cluster.client(1), shared_queue("alice", "billing")
@@ -336,7 +356,7 @@ async def test_who_comes_or_may_hold_more_is_fed_though_nobody_settles(cluster: 
     one = await session.subscribe_durable("billing", ORDERS, shared=True, ack="each", credit=32)
     await cluster.publish(1, 4 * shared_feeder.AHEAD)
     async with time_limit(PATIENCE):
-        while (state := await queues.look(queue)) is None or state.ready < shared_feeder.AHEAD:
+        while (state := await queues.look(queue)) is None or state.ready < shared_feeder.AHEAD:  # noqa: ASYNC110
             await asyncio.sleep(0)
         other = await (await cluster.client(1)).subscribe_durable(
             "billing", ORDERS, shared=True, ack="each", credit=2 * shared_feeder.AHEAD

@@ -95,6 +95,7 @@ DESTINATION_READ: Final = Script("destination_read", keys=3, begins=("foreign_id
 DESTINATION_RESTORE: Final = Script("destination_restore", keys=3, begins=("foreign_ids", "revisions", "destinations"))
 DURABLE_ADVANCE: Final = Script("durable_advance", keys=2, timed=True, begins=("durable",))
 DURABLE_DUE: Final = Script("durable_due", keys=1, timed=True)
+DURABLE_END: Final = Script("durable_end", keys=2, timed=True, begins=("durable",))
 DURABLE_OPEN: Final = Script("durable_open", keys=4, timed=True, begins=("durable",))
 DURABLE_RELEASE: Final = Script("durable_release", keys=3, timed=True, begins=("durable",))
 DURABLE_REMOVE: Final = Script("durable_remove", keys=2, timed=True, begins=("durable",))

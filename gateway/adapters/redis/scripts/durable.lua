@@ -1,11 +1,11 @@
 -- Precedes the steps of a durable subscription that one session asks for.
 --
--- KEYS[1] mine   hash  of the principal: name -> "<life (ms)> <made (ms)> <session, - for none, + if it is shared>
---                      <epoch> <position or -> <selector>"
+-- KEYS[1] mine   hash  of the principal: name -> "<life (ms)> <made (ms)> <session, - for none, + if it is shared,
+--                      ! if it is shared and being removed> <epoch> <position or -> <selector>"
 -- KEYS[2] index  zset  of the partition: [principal,name] -> when it is forgotten (ms); NEVER while a session uses it
 -- ARGV[1] name
 -- ARGV[2] [principal,name]
-local NEVER, SHARED = '9007199254740991', '+'
+local NEVER, SHARED, REMOVING = '9007199254740991', '+', '!'
 local MINE, INDEX, name, entry = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 
 -- Returns what is held of it, or nothing; what the gateway did not write is nothing.

@@ -16,8 +16,8 @@
 -- ARGV[11] '+' if any number of sessions may use it, else '-'
 -- ARGV[12] selector
 -- Result  {position, 1 if it was made now}; {'used', session}: another one uses it; {'other', selector}: it is for
---         other topics, or shared and should not be, or the other way; 'absent': there is none; 'full': there are as
---         many as there may be; 'fenced': a newer owner of the session was here, or the session has ended
+--         other topics, or shared and should not be, or the other way; 'absent': there is none; 'removing': its
+--         removal was begun; 'full': there are as many as there may be; 'fenced': a newer owner of the session was here, or the session has ended
 --
 -- Invariant: one session uses it, by an epoch that only rises (P3). The end of a session finds all that it uses.
 -- Needs clock.lua and durable.lua.
@@ -26,6 +26,9 @@ if redis.call('ZSCORE', KEYS[4], ARGV[5]) then
   return 'fenced'
 end
 local each, created = read(), 0
+if each and each.session == REMOVING then
+  return 'removing'
+end
 if not each then
   if ARGV[6] == '' then
     return 'absent'

@@ -1,8 +1,8 @@
 -- Precedes every step of a queue. Needs clock.lua.
 --
 -- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), messages ever sent (sent), the one
---                             consumer (holder); of one that was declared: for what (source) and where that goes on
---                             (fed), or by whom (owner)
+--                             consumer (holder); of one that was declared: for what (source), where that goes on (fed),
+--                             and when it was declared again, or the last consumer left (used); or by whom (owner)
 -- KEYS[2] messages    hash    id -> "<sent> <expires or 0> <bytes of headers> <headers><value>", never changed
 -- KEYS[3] ready       zset    id -> id
 -- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "d<id>" (a dead letter goes), "a<session> <tag> <id>"

@@ -15,7 +15,8 @@
 -- Result  1; 'queues': there are as many as there may be; 'fenced': the session has ended; 'stale': the caller must adopt
 --         the grid again
 --
--- Invariant: the end of the session finds it (P7). Asked twice, the second time changes nothing.
+-- Invariant: the end of the session finds it (P7). Asked twice, the second time changes nothing, but when
+-- that of a shared subscription was used last.
 if not open(ARGV[4]) then
   return 'stale'
 end
@@ -38,6 +39,9 @@ if not meta.source and not meta.owner then
     meta.source = ARGV[8]
     redis.call('HSET', META, 'source', ARGV[8], 'fed', ARGV[9])
   end
+end
+if meta.source then
+  redis.call('HSET', META, 'used', text(now))
 end
 close()
 return 1

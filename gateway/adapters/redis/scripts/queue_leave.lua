@@ -40,6 +40,10 @@ for _, member in ipairs(redis.call('ZRANGEBYLEX', HELD, '[' .. session .. ' ', '
   drop_timer('a' .. member)
   give_back(id, tonumber(tag) <= seen, 0)
 end
+if meta.source and redis.call('HLEN', CONSUMERS) == 0 then
+  -- The life of its subscription begins to run out.
+  redis.call('HSET', META, 'used', text(now))
+end
 if meta[4] == session then
   meta[4] = ''
   local first

@@ -4,7 +4,8 @@
 -- KEYS[1] to KEYS[12]  queue.lua
 -- ARGV[1..3] queue.lua
 -- ARGV[4] '1' to do so although somebody consumes
--- Result  1; 0 if there is none; 'used': somebody consumes; 'stale': the caller must adopt the grid again
+-- ARGV[5] how long nobody must have used it (ms), unless it is removed in any case
+-- Result  1; 0 if there is none; 'used': somebody consumes, or did so lately; 'stale': the caller must adopt the grid again
 --
 -- Invariant: nothing of it stays, and its ids are not used again. Consumers that are left hold nothing.
 if not open() then
@@ -13,8 +14,14 @@ end
 if not meta.source then
   return 0
 end
-if ARGV[4] ~= '1' and redis.call('HLEN', CONSUMERS) > 0 then
-  return 'used'
+if ARGV[4] ~= '1' then
+  if redis.call('HLEN', CONSUMERS) > 0 then
+    return 'used'
+  end
+  local unused = tonumber(ARGV[5])
+  if unused > 0 and (not sure or now - (redis.call('HGET', META, 'used') or 0) < unused) then
+    return 'used'
+  end
 end
 remove()
 return 1
