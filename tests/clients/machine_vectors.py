@@ -308,6 +308,11 @@ def asking() -> Iterator[Scenario]:
         .say(_answered(4, 1, None))
     )  # fmt: skip
     yield (
+        Scenario("an answer that comes before its reply is the answer all the same").open(**supports)
+        .request("a", "q/A", 1).request("b", "q/B", 2).say(_answered(1, 1, 7), _unanswered(2, 2, "handler_failed"))
+        .say(_reply(3, 1), _reply(4, 2)).request("c", "q/C", 3).say(_reply(5, 3)).say(_answered(6, 3, 9))
+    )  # fmt: skip
+    yield (
         Scenario("why there is no answer is told").open(**supports).request("a", "q/A", 1).request("b", "q/B", 2)
         .request("c", "q/C", 3).request("d", "q/D", 4).request("e", "q/E", 5).say(_refusal(1, 1, "no_handler"))
         .say(_refusal(2, 2, "handlers_busy")).say(_reply(3, 3), _unanswered(4, 3, "handler_lost", uncertain=True))

@@ -180,8 +180,19 @@ class Asking:
                     results += await self._put_some(session, partition, asked[start : start + ASK_MOST])
         for request, result in results:
             self._reply(session, request, result)
-        for partition in by_partition:
-            self._read_again(session, partition, [request for request in run if request.resubmitted])
+
+    def refused(self, session: Session, run: Sequence[Ask]) -> None:
+        """Requests have been refused although some of their questions may have been put: nobody waits for these."""
+        exchange = session.exchange
+        if exchange is None:
+            return
+        for request in run:
+            asked = exchange.asked.get(request.request)
+            if asked is not None and not asked.replied:
+                del exchange.asked[request.request]
+                self._count -= 1
+                self._close(session, request.request, asked)
+                self._leave(session, exchange, asked.partition)
 
     async def _put_some(
         self, session: Session, partition: int, run: Sequence[Ask]
@@ -261,14 +272,14 @@ class Asking:
                 self._ended(session, exchange, item.partition, item.number)
         self._arm(asked.partition, min(TAKE_WITHIN, asked.deadline - asked.since + DUE_AFTER))
 
-    def _read_again(self, session: Session, partition: int, run: Sequence[Ask]) -> None:
-        """Look at questions that may have been put long ago, and be over."""
+    def _replied(self, session: Session, request: Ask) -> None:
+        """A question has its reply: what became of it may be told from now on, and may have happened already."""
         exchange = session.exchange
-        if exchange is not None:
-            for request in run:
-                asked = exchange.asked.get(request.request)
-                if asked is not None and asked.partition == partition and asked.packet is None:
-                    self._ended(session, exchange, partition, request.request)
+        asked = None if exchange is None else exchange.asked.get(request.request)
+        if exchange is not None and asked is not None:
+            asked.replied = True
+            if asked.over or request.resubmitted:  # put long ago, perhaps
+                self._ended(session, exchange, asked.partition, request.request)
 
     def _reply(self, session: Session, request: Ask, result: AskResult | RequestRefused | GridRefused) -> None:
         match result:
@@ -282,6 +293,7 @@ class Asking:
             case AskResult(AskState.PUT, duplicate):
                 self._metrics.add(catalogue.QUESTIONS_ASKED, label="duplicate" if duplicate else "put")
                 session.reply(Reply(request=request.request))
+                self._replied(session, request)
             case AskResult(AskState.FORGOTTEN):
                 session.reply(Reply(request=request.request))
                 self._tell(session, request.request, AnswerRead(AnswerState.UNKNOWN, b"", 0.0))
@@ -315,7 +327,7 @@ class Asking:
                 now = self._clock.monotonic()
                 for number, answer in zip(numbers, read.answers, strict=True):
                     if answer.state is not AnswerState.UNKNOWN:
-                        asked = Asked(partition, read.position, now, now + answer.left)
+                        asked = Asked(partition, read.position, now, now + answer.left, replied=True)
                         self._enter(session, exchange, number, asked)
         session.reply(Reply(request=request.request))
         for _, numbers, read in found:
@@ -333,7 +345,7 @@ class Asking:
 
     def _ended(self, session: Session, exchange: Exchange, partition: int, number: RequestNumber) -> None:
         asked = exchange.asked.get(number)
-        if asked is None or asked.packet is not None:
+        if asked is None or asked.packet is not None or not asked.may_be_told():
             return
         exchange.ended.setdefault(partition, []).append(number)
         if partition not in exchange.reading:
@@ -364,7 +376,7 @@ class Asking:
     def _tell(self, session: Session, number: RequestNumber, answer: AnswerRead) -> None:
         exchange = exchange_of(session)
         asked = exchange.asked.get(number)
-        if asked is not None and asked.packet is not None:
+        if asked is not None and (asked.packet is not None or not asked.may_be_told()):
             return
         if answer.state is AnswerState.VALUE:
             body = encode_answered(Answered(ask=number), answer.text)

@@ -236,6 +236,7 @@ class Requests:
         for work in run:
             if not isinstance(work, Bye):
                 session.decline(work.request, reason)
+        self.exchanges.refused(session, run)
 
     async def _until_known(self, session: Session, run: Sequence[Work], size: int) -> bool:
         """Take a step until the grid has answered; tells whether it was taken, before the session was dropped here."""

@@ -58,6 +58,10 @@ class Exchanges:
             case _:
                 raise AssertionError(f"{type(run[0]).__name__} is not about questions")
 
+    def refused(self, session: Session, run: Sequence[Request]) -> None:
+        """Requests have been refused as a whole, of which some may have been executed."""
+        self._asking.refused(session, [work for work in run if isinstance(work, Ask)])
+
     async def run(self) -> None:
         """Take in what happens, for ever."""
         async for item in self._exchanges.exchanges():

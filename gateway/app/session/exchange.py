@@ -63,23 +63,35 @@ class Asked:
         position: in the exchanges of the partition, behind which its end is told.
         since: when it was asked, on the monotonic clock.
         deadline: when its time is over, likewise.
+        replied: the client has the reply to its request, which comes before the answer (protocol 18.5).
 
     Attributes:
         partition: as given.
         position: as given.
         since: as given.
         deadline: as given.
+        replied: as given.
+        over: it has ended, which could not be told before the reply.
         packet: by which packet at the latest the client knows how it ended; None while it has not.
     """
 
-    __slots__ = ("deadline", "packet", "partition", "position", "since")
+    __slots__ = ("deadline", "over", "packet", "partition", "position", "replied", "since")
 
-    def __init__(self, partition: int, position: StreamPosition, since: float, deadline: float) -> None:
+    def __init__(
+        self, partition: int, position: StreamPosition, since: float, deadline: float, *, replied: bool = False
+    ) -> None:
         self.partition = partition
         self.position = position
         self.since = since
         self.deadline = deadline
+        self.replied = replied
+        self.over = False
         self.packet: int | None = None
+
+    def may_be_told(self) -> bool:
+        """Tell whether the client may be told how it ended; if not, this is remembered until it may."""
+        self.over = self.over or not self.replied
+        return self.replied
 
 
 class Exchange:

@@ -18,6 +18,9 @@ from gateway.core.wire.exchange_packets import AWAIT_MOST, Answered, Await, Ques
 TOO_LARGE: Final = "the answer is too large"
 """What is told in the place of an answer that the node does not take."""
 
+EARLY_MOST: Final = 128
+"""Answers that are kept for requests without a reply: as many as a client is likely to have."""
+
 
 class Exchanges:
     """The questions of one session."""
@@ -25,19 +28,30 @@ class Exchanges:
     def __init__(self) -> None:
         self._waiting: dict[RequestNumber, tuple[Hashable, str]] = {}
         """Questions that were put: what the application calls them, and their paths."""
+        self._early: dict[RequestNumber, Answered] = {}
+        """Answers that came before the replies to their requests, as some nodes send them; the oldest first."""
         self._busy: set[str] = set()
         """Questions that the application has and whose answers have no reply yet."""
 
     # --- Asked --------------------------------------------------------------------------------------------------------
 
-    def put(self, number: RequestNumber, call: Hashable, path: str) -> None:
-        """A question was put; its answer follows."""
-        self._waiting[number] = (call, path)
+    def put(self, number: RequestNumber, call: Hashable, path: str) -> Answered | None:
+        """A question was put; its answer follows, or is returned if it came before the reply."""
+        early = self._early.pop(number, None)
+        if early is None:
+            self._waiting[number] = (call, path)
+        return early
 
     def answered(self, answered: Answered) -> Hashable | None:
         """Take in what became of a question; returns what the application calls it, None if nobody waits."""
         call, _ = self._waiting.pop(answered.ask, (None, ""))
         return call
+
+    def keep(self, answered: Answered) -> None:
+        """Keep an answer until there is a reply to its request."""
+        self._early[answered.ask] = answered
+        if len(self._early) > EARLY_MOST:
+            del self._early[next(iter(self._early))]
 
     def withdraw(self, call: Hashable) -> bool:
         """Wait for an answer no more; tells whether the question was put."""
@@ -51,6 +65,7 @@ class Exchanges:
         """The session is over: tell who waits."""
         calls = [call for call, _ in self._waiting.values()]
         self._waiting.clear()
+        self._early.clear()
         return calls
 
     def recovered(self) -> list[Await]:

@@ -166,16 +166,23 @@ class RequestSender:
     def _settle(self, call: Hashable, ask: ClientAsk, outcome: Reply | GatewayError) -> None:
         del self._calls[call]
         if isinstance(ask, Ask) and isinstance(outcome, Reply):
-            self.exchanges.put(outcome.request, call, ask.path)
-            return  # the answer follows
+            early = self.exchanges.put(outcome.request, call, ask.path)
+            if early is not None:
+                self._tell_answer(call, early)
+            return  # otherwise the answer follows
         self._emit(Resolved(call, outcome) if isinstance(outcome, Reply) else Rejected(call, outcome))
 
     def question_over(self, answered: Answered) -> None:
         """Tell the application what became of a question, if it waits for it."""
         call = self.exchanges.answered(answered)
         if call is not None:
-            error = None if answered.error is None else why_unanswered(answered)
-            self._emit(Resolved(call, answered) if error is None else Rejected(call, error))
+            self._tell_answer(call, answered)
+        elif self._table.is_unanswered(answered.ask):
+            self.exchanges.keep(answered)
+
+    def _tell_answer(self, call: Hashable, answered: Answered) -> None:
+        error = None if answered.error is None else why_unanswered(answered)
+        self._emit(Resolved(call, answered) if error is None else Rejected(call, error))
 
     def answer(self, ask: Answer, now: float) -> None:
         """Answer a question, for which nobody waits; until there is a reply, it is nothing new.
