@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from ssl import SSLContext
+from typing import Final
 
 from gateway.core.client.errors import InvalidProperties, RequestRefused
 from gateway.core.wire.publish_packet import FOR_EVER, LONGEST_TTL, SHORTEST_TTL
+
+_HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+"""A token of RFC 9110, section 5.6.2."""
+
+_NOT_IN_HEADERS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+"""What no value of a header holds: control characters besides the tab, and what is not Unicode."""
 
 
 def text_of(name: str, given: object, error: type[RequestRefused]) -> str:
@@ -46,3 +55,34 @@ def check_times(**times: float | None) -> None:
     for name, seconds in times.items():
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # type: ignore[redundant-expr]
             raise ValueError(f"{name} is a number of seconds above 0, not {seconds!r}")
+
+
+def headers_of(given: object) -> dict[str, str]:
+    """Return what was given as the headers of an upgrade.
+
+    Raises:
+        ValueError: they cannot be sent; what is wrong is named, but not what the header holds, which may be secret.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ValueError(f"the headers are a mapping of strings, and not {type(given).__name__}")  # noqa: TRY004
+    for name, value in given.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"a header cannot be called {name!r}")
+        if not isinstance(value, str):
+            raise ValueError(f"the header {name} is a string, and not {type(value).__name__}")  # noqa: TRY004
+        if _NOT_IN_HEADERS.search(value):
+            raise ValueError(f"the header {name} has control characters, or is not Unicode")
+    return dict(given)
+
+
+def tls_of(given: object) -> SSLContext | None:
+    """Return what was given for TLS.
+
+    Raises:
+        ValueError: it is neither a context nor None.
+    """
+    if given is None or isinstance(given, SSLContext):
+        return given
+    raise ValueError(f"ssl is an SSLContext, or None for the system's trust store, and not {given!r}")

@@ -13,6 +13,7 @@ from gateway.client.options import Options
 from gateway.client.transport import Transport, open_websocket
 from gateway.core.client.effects import Connect
 from gateway.core.client.endings import CannotConnect, Ending
+from gateway.core.client.urls import describe_url
 
 log = logging.getLogger("gateway.client")
 
@@ -47,6 +48,10 @@ class Connector:
             )
         except CannotConnect as failure:
             failed(failure.ending)
+        except Exception as error:
+            # Whatever it is, somebody waits for the outcome of the attempt.
+            log.exception("opening a connection failed by a bug of this client")
+            failed(Ending(message=f"{describe_url(where.url)} cannot be reached: {error!r}"))
         else:
             opened(transport)
 

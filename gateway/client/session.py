@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import orjson
 
-from gateway.client.arguments import check_times, properties_of, text_of, ttl_of
+from gateway.client.arguments import check_times, headers_of, properties_of, text_of, tls_of, ttl_of
 from gateway.client.consumers import DEFAULT_CREDIT, MOST_CREDIT, Ack, MessageConsumer
 from gateway.client.credential_source import CredentialsSource
 from gateway.client.durable_streams import flush
@@ -562,8 +562,7 @@ def connect(
             raise ValueError(f"the {name} is a string, and not {type(text).__name__}")  # noqa: TRY004 - as documented
         if not is_unicode(text):
             raise ValueError(f"the {name} is not Unicode: a surrogate in it has no other half")
-    if not isinstance(headers or {}, Mapping):
-        raise ValueError(f"the headers are a mapping of strings, and not {type(headers).__name__}")  # noqa: TRY004
+    checked_headers, checked_ssl = headers_of(headers), tls_of(ssl)
     if ack_packets is not None and not (type(ack_packets) is int and ack_packets > 0):
         raise ValueError(f"ack_packets is a number of packets above 0, not {ack_packets!r}")
     if secret is not None and credentials is not None:
@@ -583,8 +582,8 @@ def connect(
             window=None if window is None else min(window, LONGEST_WINDOW),
             connect_timeout=inf if connect_timeout is None else connect_timeout,
             request_timeout=time_limit("request_timeout", request_timeout),
-            ssl=ssl,
-            headers=dict(headers or {}),
+            ssl=checked_ssl,
+            headers=checked_headers,
             ack_packets=ack_packets,
             discover=discover,
             follow_master=follows_master() if follow_master is None else follow_master,

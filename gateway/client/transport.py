@@ -160,7 +160,8 @@ async def open_websocket(
         raise CannotConnect(Ending(message=message, permanent=permanent, retry_after=retry_after)) from None
     except aiohttp.ClientConnectorCertificateError as error:
         raise CannotConnect(Ending(message=f"{describe_url(url)}: {error}", permanent=True)) from None
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
+        # A host with a label that is empty or too long is a UnicodeError, of the look-up.
         raise CannotConnect(
             Ending(message=f"{describe_url(url)} is not a usable URL: {error}", permanent=True)
         ) from None

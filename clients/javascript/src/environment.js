@@ -65,7 +65,7 @@ export function platform(WebSocket = /** @type {any} */ (globalThis).WebSocket) 
  * @param {number} seconds
  * @returns {() => void} Cancels it.
  */
-function after(callback, seconds) {
+export function after(callback, seconds) {
   let left = seconds * 1000;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   let timer;

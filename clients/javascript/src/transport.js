@@ -111,6 +111,20 @@ function cut(reason) {
 }
 
 /**
+ * @param {import("./environment.js").Environment} environment
+ * @param {string} url
+ * @throws {AttemptFailed} The platform does not take the URL, as browsers do with `ws:` in a page of `https:`.
+ */
+function make(environment, url) {
+  try {
+    return new environment.WebSocket(url, [SUBPROTOCOL]);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new AttemptFailed({ message: `${describeUrl(url)} is not a usable URL: ${why}`, permanent: true });
+  }
+}
+
+/**
  * Open a WebSocket that speaks this protocol.
  *
  * @param {import("./environment.js").Environment} environment
@@ -123,7 +137,7 @@ function cut(reason) {
 export function openTransport(environment, url, seconds, signal) {
   const where = describeUrl(url);
   return new Promise((resolve, reject) => {
-    const socket = new environment.WebSocket(url, [SUBPROTOCOL]);
+    const socket = make(environment, url);
     let settled = false;
 
     /** @param {Ending} ending */

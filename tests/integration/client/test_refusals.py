@@ -21,13 +21,15 @@ from gateway.client import (
     SessionState,
     Unauthenticated,
     connect,
+    connector,
 )
 from gateway.client.options import Options
 from gateway.client.session import Connecting
+from gateway.core.wire.codes import GOING_AWAY
 from tests.integration.client.conftest import OpenSession, first
 from tests.support.nodes import eventually
 from tests.support.scripted_server import ScriptedServer
-from tests.support.times import scaled
+from tests.support.times import PATIENCE, scaled, time_limit
 
 # --- Opening ----------------------------------------------------------------------------------------------------------
 
@@ -91,6 +93,53 @@ async def test_a_url_that_is_wrong_is_told_at_once(server: ScriptedServer, statu
     with pytest.raises(ConnectFailed, match=words) as caught:
         await opening(server.url)
     assert not caught.value.retryable
+
+
+NO_HOSTS = ["ws://a..localhost", f"ws://{'a' * 64}.localhost", "ws://127.0.0.1:99999", "ws://.localhost"]
+"""URLs of hosts that cannot be looked up at all."""
+
+
+@pytest.mark.parametrize("url", NO_HOSTS)
+async def test_a_host_that_cannot_be_one_is_told_at_once(url: str) -> None:
+    async with time_limit(PATIENCE):
+        with pytest.raises(ConnectFailed, match="is not a usable URL") as caught:
+            await opening(url, connect_timeout=None)
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("url", NO_HOSTS)
+async def test_nor_is_it_a_reason_to_leave_out_the_others(server: ScriptedServer, url: str) -> None:
+    attempt = opening([url, server.url])
+    peer = await server.connection()
+    await peer.welcome()
+    await abandon(await attempt, server)
+
+
+@pytest.mark.parametrize("url", NO_HOSTS)
+async def test_a_node_that_is_advertised_wrongly_does_not_keep_a_session_from_its_own(
+    server: ScriptedServer, url: str
+) -> None:
+    attempt = opening(server.url)
+    peer = await server.connection()
+    await peer.welcome(cluster={"revision": "1", "nodes": [{"node": "n9", "urls": [url]}]})
+    session = await attempt
+    await peer.close(GOING_AWAY.code)
+    await (await server.connection()).welcome(outcome="failed_over")
+    async with time_limit(PATIENCE):
+        await anext(session.recoveries())
+    await abandon(session, server)
+
+
+async def test_whatever_else_opening_raises_is_a_failed_attempt(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise LookupError("a resolver's bug")
+
+    monkeypatch.setattr(connector, "open_websocket", fail)
+    async with time_limit(PATIENCE):
+        with pytest.raises(ConnectFailed, match="a resolver's bug"):
+            await opening(server.url, connect_timeout=scaled(0.1))
 
 
 async def test_a_wrong_url_is_no_reason_to_leave_out_the_others(server: ScriptedServer) -> None:

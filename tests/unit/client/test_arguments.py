@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
 
 import gateway.client
@@ -40,6 +42,37 @@ def test_urls_and_properties_are_checked_at_once() -> None:
         connect("ws://h", properties={"$node": "n1"})
     with pytest.raises(InvalidProperties):
         connect("ws://h", properties={"count": 1})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X": 1},
+        {"X": None},
+        {"X": b"a"},
+        {1: "a"},
+        {"X": "a\r\nY: b"},
+        {"X": "a\0"},
+        {"X\n": "a"},
+        {"X Y": "a"},
+        {"": "a"},
+        {"X": "\ud800"},
+        "X: a",
+    ],
+)
+def test_headers_are_texts_that_can_be_sent(headers: object) -> None:
+    with pytest.raises(ValueError, match="header"):
+        connect("ws://h", headers=headers)  # type: ignore[arg-type]
+
+
+def test_headers_may_hold_whatever_headers_may() -> None:
+    connect("ws://localhost", headers={"Origin": "https://a.example", "X-Team!": "f\tx \u00e9"})
+
+
+@pytest.mark.parametrize("context", ["x", True, False, ssl.CERT_NONE])
+def test_tls_is_a_context(context: object) -> None:
+    with pytest.raises(ValueError, match="ssl"):
+        connect("wss://h", ssl=context)  # type: ignore[arg-type]
 
 
 def test_options_do_not_show_secrets() -> None:
