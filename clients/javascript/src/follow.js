@@ -7,6 +7,7 @@
  * @module
  */
 
+import { after as callAfter, checkSeconds, unlessAborted } from "./environment.js";
 import { ConnectFailed, Unauthenticated } from "./errors.js";
 
 /** Milliseconds until the first attempt after a loss, unless the server has said otherwise. */
@@ -14,6 +15,9 @@ const FIRST_RETRY = 1000;
 
 /** Milliseconds between two attempts at most, while no node is reached. */
 const LONGEST_RETRY = 30_000;
+
+/** Seconds of silence after which a connection is lost: nodes show every 20 s that they are there, unless set otherwise. */
+const SILENCE = 90;
 
 /** Statuses after which the same request may succeed later. */
 const PASSING = new Set([408, 425, 429, 500, 502, 503, 504]);
@@ -51,6 +55,8 @@ const UNAUTHENTICATED = 401;
  * @property {string | (() => string | Promise<string>)} [secret] - Your proof, or what returns one for each request.
  * @property {string} [after] - The `position` to go on from.
  * @property {AbortSignal} [signal] - Ends it.
+ * @property {number} [silence] - Seconds, by default 90, without any sign of life after which the connection counts as lost.
+ *   They have to be more than the `ping_interval` of the nodes.
  * @property {typeof fetch} [fetch] - In place of the global one.
  */
 
@@ -69,8 +75,11 @@ const UNAUTHENTICATED = 401;
  * @returns {AsyncGenerator<FollowedUpdate | FollowedStep, void, void>}
  * @throws {Unauthenticated} The principal and secret were not accepted.
  * @throws {ConnectFailed} The stream was refused, and will be.
+ * @throws {TypeError} An option makes no sense.
  */
-export async function* follow(url, selectors, { principal, secret, after = "", signal, fetch = globalThis.fetch } = {}) {
+export async function* follow(url, selectors, options = {}) {
+  const { principal, secret, after = "", signal, silence = SILENCE, fetch = globalThis.fetch } = options;
+  checkSeconds("silence", silence, { zero: false });
   const address = new URL("/v1/stream", url);
   for (const each of [selectors].flat()) address.searchParams.append("selector", each);
   const place = { position: after, retry: FIRST_RETRY };
@@ -78,17 +87,18 @@ export async function* follow(url, selectors, { principal, secret, after = "", s
     /** @type {Response | undefined} */
     let answer;
     let pause = place.retry;
+    const attempt = new Attempt(silence ?? Infinity, signal);
     try {
       const headers = await headersOf(principal, secret, place.position);
-      answer = await fetch(address, { headers, signal: signal ?? null, cache: "no-store" });
+      answer = await attempt.within(fetch(address, { headers, signal: attempt.signal, cache: "no-store" }));
       if (answer.ok && answer.body) {
         failed = 0;
-        for await (const event of eventsOf(answer.body, place)) yield event;
+        for await (const event of eventsOf(answer.body, place, attempt)) yield event;
         pause = place.retry;
       } else if (PASSING.has(answer.status)) {
         pause = Math.max(1000 * Number(answer.headers.get("Retry-After") ?? 0), spread(failed++));
       } else {
-        throw await refusalOf(answer);
+        throw await attempt.within(refusalOf(answer));
       }
     } catch (error) {
       if (signal?.aborted) return;
@@ -97,9 +107,54 @@ export async function* follow(url, selectors, { principal, secret, after = "", s
     } finally {
       // Who leaves the loop hangs up.
       if (answer?.body && !answer.body.locked) await answer.body.cancel().catch(() => {});
+      attempt.end();
     }
     await sleep(pause, signal);
   }
+}
+
+/** One request and its answer, which may not be silent for longer than is said. */
+class Attempt {
+  #silence;
+  #outer;
+  #controller = new AbortController();
+
+  /**
+   * @param {number} silence
+   * @param {AbortSignal | undefined} outer - Ends it, too.
+   */
+  constructor(silence, outer) {
+    this.#silence = silence;
+    this.#outer = outer;
+    outer?.addEventListener("abort", this.end, { once: true });
+  }
+
+  get signal() {
+    return this.#controller.signal;
+  }
+
+  /**
+   * Wait for what comes next.
+   *
+   * @template T
+   * @param {Promise<T>} promise
+   * @returns {Promise<T>}
+   * @throws {unknown} It did not come in time, or the attempt has ended.
+   */
+  async within(promise) {
+    const cancel = callAfter(() => this.#controller.abort(new Error("the connection is silent")), this.#silence);
+    try {
+      return await unlessAborted(promise, this.signal);
+    } finally {
+      cancel();
+    }
+  }
+
+  /** Hang up. */
+  end = () => {
+    this.#outer?.removeEventListener("abort", this.end);
+    this.#controller.abort(this.#outer?.reason);
+  };
 }
 
 /**
@@ -127,9 +182,10 @@ function base64(text) {
  *
  * @param {ReadableStream<Uint8Array>} body
  * @param {{position: string, retry: number}} place - Kept up to date.
+ * @param {Attempt} attempt
  * @returns {AsyncGenerator<FollowedUpdate | FollowedStep, void, void>}
  */
-async function* eventsOf(body, place) {
+async function* eventsOf(body, place, attempt) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
@@ -138,7 +194,7 @@ async function* eventsOf(body, place) {
   let id = place.position;
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await attempt.within(reader.read());
       if (done) return;
       const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
       rest = lines.pop() ?? "";
