@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Protocol
 
 from gateway.client.queues import QUEUE_BYTES, QUEUE_SIZE
 from gateway.client.streams import Feed, UpdateStream
-from gateway.core.client.errors import PositionGone
+from gateway.core.client.errors import PositionGone, SessionEnded, StreamOverflow
 from gateway.core.client.log_reader import LogReader
 from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.client.types import Update
@@ -20,11 +21,16 @@ from gateway.core.wire.packets import HistoryPart, ReadHistory
 class Source(Protocol):
     """What a stream of topics with history needs of its session."""
 
-    async def read_history(self, ask: ReadHistory) -> HistoryPart:
+    async def read_history(self, ask: ReadHistory, seconds: float | None = None) -> HistoryPart:
         """Ask for a page, however many connections it takes.
+
+        Args:
+            ask: which.
+            seconds: how long it may take; None for the session's default.
 
         Raises:
             RequestRefused, SessionEnded: there will be none.
+            RequestTimedOut: it was not had in time.
         """
 
     @property
@@ -61,6 +67,8 @@ class HistoryFeed(Feed):
         self._source = source
         self._refuses = on_gap == "refuse"
         self._lock = asyncio.Lock()
+        self._asking: asyncio.Timeout | None = None
+        self._gap_told = False
         self.reader = LogReader(start, size=size, octets=octets)
 
     @property
@@ -99,10 +107,18 @@ class HistoryFeed(Feed):
         self.reader.wake()
         self._wake()
 
-    async def begin(self) -> None:
-        """Find out where the partitions are, for who begins now or at a position."""
+    def end(self, error: SessionEnded | StreamOverflow | None, *, drop: bool = False) -> None:
+        """See ``Feed``; nobody waits for a page any more."""
+        if drop:
+            self.reader.drop()
+        super().end(error, drop=drop)
+        if self._asking is not None:
+            self._asking.reschedule(asyncio.get_running_loop().time())
+
+    async def begin(self, seconds: float | None) -> None:
+        """Find out where the partitions are, for who begins now or at a position, in so many seconds."""
         if not self.reader.earliest:
-            await self._ask(limit=0)
+            await self._ask(seconds, limit=0)
             self.reader.consume()
 
     async def next(self) -> Update:
@@ -118,20 +134,33 @@ class HistoryFeed(Feed):
                 if reader.is_live or reader.is_waiting:
                     await self._wait()
                 else:
-                    await self._ask()
+                    await self._ask_until_ended()
                     reader.consume()
-            update = reader.take()
-            if update.gap and self._refuses:
+            if self._refuses and reader.is_at_gap and not self._gap_told:
+                # It is not taken out: whoever reads on begins with it.
+                self._gap_told = True
                 raise PositionGone(
                     f"events behind the position are not kept any more, of {', '.join(reader.missing) or 'its topics'}"
                 )
-            return update
+            self._gap_told = False
+            return reader.take()
 
-    async def _ask(self, limit: int | None = None) -> None:
+    async def _ask_until_ended(self) -> None:
+        """Ask for a page, which is waited for as long as the session lives and the stream has not ended."""
+        try:
+            async with asyncio.timeout(None) as self._asking:
+                await self._ask(inf)
+        except TimeoutError:
+            if not self.ended:
+                raise
+        finally:
+            self._asking = None
+
+    async def _ask(self, seconds: float | None, limit: int | None = None) -> None:
         source, reader = self._source, self.reader
         interruptions, settled = source.interruptions, source.settled()
         ask = ReadHistory(UNNUMBERED, self.selector.text, reader.after, reader.earliest, limit)
-        part = await source.read_history(ask)
+        part = await source.read_history(ask, seconds)
         holds = source.interruptions == interruptions and part.positions.keys() <= settled
         if not self.ended:
             reader.answered(part, holds=holds)

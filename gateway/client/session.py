@@ -234,7 +234,7 @@ class Session(DurableCalls, ExchangeCalls, PresenceCalls, ValueCalls, WillCalls)
         try:
             await self._supervisor.request(Subscribe(UNNUMBERED, parsed.text), timeout)
             if feed is not None:
-                await feed.begin()
+                await feed.begin(timeout)
         except RequestRefused:
             streams.refused(stream)
             raise

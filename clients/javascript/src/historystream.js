@@ -14,8 +14,8 @@ import { QUEUE_SIZE, UpdateStream } from "./streams.js";
  * @typedef {import("./packets.js").HistoryPart} HistoryPart
  *
  * @typedef {object} HistorySource - What such a stream needs of its session.
- * @property {(ask: {selector: string, after: Record<string, string>, earliest: boolean, limit?: number | undefined}) =>
- *   Promise<HistoryPart>} readHistory
+ * @property {(ask: {selector: string, after: Record<string, string>, earliest: boolean, limit?: number | undefined},
+ *   options?: import("./sender.js").CallOptions) => Promise<HistoryPart>} readHistory
  * @property {import("./positions.js").Positions} positions
  *
  * @typedef {object} HistoryOptions
@@ -86,12 +86,22 @@ export class HistoryStream extends UpdateStream {
     );
   }
 
+  /** @override */
+  close() {
+    this.#reader.drop();
+    super.close();
+  }
+
   // --- For the session ----------------------------------------------------------------------------------------------
 
-  /** Find out where the partitions are, for who begins now. */
-  async begin() {
+  /**
+   * Find out where the partitions are, for who begins now.
+   *
+   * @param {import("./sender.js").CallOptions} [options]
+   */
+  async begin(options) {
     if (this.#reader.earliest) return;
-    await this.#ask(0);
+    await this.#ask(options, 0);
     this.#reader.consume();
   }
 
@@ -146,14 +156,13 @@ export class HistoryStream extends UpdateStream {
   #take() {
     const reader = this.#reader;
     reader.consume();
-    const update = reader.take();
-    if (update !== undefined) {
-      if (update.gap && this.#refuses) {
-        const of = reader.missing.length === 0 ? "its topics" : reader.missing.join(", ");
-        throw new PositionGone(`events behind the position are not kept any more, of ${of}`);
-      }
-      return { done: false, value: update };
+    if (reader.isAtGap && this.#refuses) {
+      // It is not taken out: nobody has had it, and the position is in front of it.
+      const of = reader.missing.length === 0 ? "its topics" : reader.missing.join(", ");
+      throw new PositionGone(`events behind the position are not kept any more, of ${of}`);
     }
+    const update = reader.take();
+    if (update !== undefined) return { done: false, value: update };
     if (this.#failure !== null) {
       const failure = this.#failure;
       this.#failure = null;
@@ -168,9 +177,10 @@ export class HistoryStream extends UpdateStream {
   #read() {
     if (this.#asking || this.closed || this.#reader.isLive || this.#reader.isWaiting) return;
     this.#asking = true;
-    this.#ask()
+    // A page is waited for as long as the session lives, whatever limit its calls have.
+    this.#ask({ timeout: Infinity })
       .catch((error) => {
-        this.#failure = error;
+        if (!this.closed) this.#failure = error;
       })
       .finally(() => {
         this.#asking = false;
@@ -178,12 +188,15 @@ export class HistoryStream extends UpdateStream {
       });
   }
 
-  /** @param {number} [limit] */
-  async #ask(limit) {
+  /**
+   * @param {import("./sender.js").CallOptions} [options]
+   * @param {number} [limit]
+   */
+  async #ask(options, limit) {
     const { positions } = this.#source;
     const { interruptions, settled } = positions;
     const { after, earliest } = this.#reader;
-    const part = await this.#source.readHistory({ selector: this.selector, after, earliest, limit });
+    const part = await this.#source.readHistory({ selector: this.selector, after, earliest, limit }, options);
     const holds =
       positions.interruptions === interruptions && Object.keys(part.positions).every((each) => settled.has(each));
     if (this.closed) return;

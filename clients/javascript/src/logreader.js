@@ -135,6 +135,17 @@ export class LogReader {
     if (this.#ready.length === 0) for (const [partition, event] of this.#read) this.#consumed.set(partition, event);
   }
 
+  /** Whether events before the next one are not kept any more. */
+  get isAtGap() {
+    return this.#ready[0]?.gap === true;
+  }
+
+  /** Forget what waits: the application shall not have it, and has not had it. */
+  drop() {
+    if (this.#ready.length > 0) this.#read = new Map(this.#consumed);
+    this.#ready.length = this.#later.length = 0;
+  }
+
   /** Take the next event out; undefined if none waits. */
   take() {
     const update = this.#ready.shift();

@@ -233,7 +233,7 @@ export class Session extends EventTarget {
     const close = () => stream.close();
     await sender.subscribe(parsed, stream, { timeout, signal });
     try {
-      await history?.begin();
+      await history?.begin({ timeout, signal });
     } catch (error) {
       close();
       throw error;

@@ -117,8 +117,8 @@ function played(pages) {
   const positions = new Positions();
   positions.completed({ request: null, positions: { 17: event(0) } });
   const asked = [];
-  const readHistory = async (ask) => {
-    asked.push(ask);
+  const readHistory = async (ask, options) => {
+    asked.push({ ...ask, timeout: options?.timeout });
     const page = pages.shift();
     if (page instanceof Error) throw page;
     return page ?? part([], 0);
@@ -151,6 +151,8 @@ test("a gap is told by the first update that follows it, or refused", async () =
   assert.deepEqual([(await updates.next()).value.gap, (await updates.next()).value.gap], [true, false]);
   const refused = new HistoryStream(parseSelector("log/**"), played([page()]), { start: event(1), onGap: "refuse" });
   await assert.rejects(refused[Symbol.asyncIterator]().next(), PositionGone);
+  refused.done();
+  assert.equal(refused.position, event(1), "nobody has had what came behind the gap");
 });
 
 test("what a page cannot be had for is thrown, and the session's end ends the stream", async () => {
@@ -188,4 +190,35 @@ test("what a stream would wait for may come while a page is under way", async ()
   const updates = stream[Symbol.asyncIterator]();
   assert.equal((await updates.next()).value.value, 1);
   assert.equal((await updates.next()).value.value, 2);
+});
+
+test("a page is waited for as long as the session lives, that of subscribe as long as this may take", async () => {
+  const source = played([part([], 1, { complete: false }), part([2], 2)]);
+  const stream = new HistoryStream(parseSelector("log/**"), source, { start: "now" });
+  await stream.begin({ timeout: 3 });
+  assert.equal((await stream[Symbol.asyncIterator]().next()).value.value, 2);
+  assert.deepEqual(source.asked.map(({ timeout }) => timeout), [3, Infinity]);
+});
+
+test("after a close nothing of a page comes any more, and it has not been had", async () => {
+  const stream = new HistoryStream(parseSelector("log/**"), played([part([1, 2, 3], 3)]), { start: "earliest" });
+  const values = [];
+  for await (const update of stream) {
+    values.push(update.value);
+    stream.close();
+  }
+  assert.deepEqual(values, [1]);
+  assert.deepEqual([stream.waiting, stream.position], [0, event(1)]);
+  stream.done();
+  assert.equal(stream.position, event(1));
+});
+
+test("what waits is delivered if the session ends", async () => {
+  const stream = new HistoryStream(parseSelector("log/**"), played([part([1, 2], 2)]), { start: "earliest" });
+  const values = [];
+  for await (const update of stream) {
+    values.push(update.value);
+    stream.end(null);
+  }
+  assert.deepEqual(values, [1, 2]);
 });

@@ -123,6 +123,19 @@ class LogReader:
             # What lies between was not for this stream.
             self._consumed.update(self._read)
 
+    @property
+    def is_at_gap(self) -> bool:
+        """Whether events before the next one are not kept any more."""
+        return bool(self._ready) and self._ready[0][0].gap
+
+    def drop(self) -> None:
+        """Forget what waits: the application shall not have it, and has not had it."""
+        if self._ready:
+            self._read = dict(self._consumed)
+        self._ready.clear()
+        self._later.clear()
+        self.bytes = 0
+
     def take(self) -> Update:
         """Take the next event out.
 
