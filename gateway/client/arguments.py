@@ -10,6 +10,9 @@ from typing import Final
 from gateway.core.client.errors import InvalidProperties, RequestRefused
 from gateway.core.wire.publish_packet import FOR_EVER, LONGEST_TTL, SHORTEST_TTL
 
+MOST_SECONDS: Final = 2.0**53
+"""Seconds that every reader of JSON understands; what a node grants at most is much less."""
+
 _HEADER_NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 """A token of RFC 9110, section 5.6.2."""
 
@@ -44,6 +47,28 @@ def ttl_of(given: object) -> float | None:
     if seconds != FOR_EVER and not SHORTEST_TTL <= seconds <= LONGEST_TTL:
         raise ValueError(f"ttl is 0, or seconds from {SHORTEST_TTL} to {LONGEST_TTL}, not {given!r}")
     return seconds
+
+
+def seconds_of(name: str, given: object) -> float:
+    """Return what was given as a length of time that a node keeps: JSON has no number for one without an end.
+
+    Raises:
+        ValueError: it is no number of seconds, or has no end.
+    """
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not (isinstance(given, int | float) and is_number and 0 <= given <= MOST_SECONDS):
+        raise ValueError(f"{name} is a number of seconds from 0, and not infinite, not {given!r}")
+    return float(given)
+
+
+def optional_seconds_of(name: str, given: object) -> float | None:
+    """Return what was given as such a length of time, if any was; see ``seconds_of``."""
+    return None if given is None else seconds_of(name, given)
+
+
+def ages_of(delay: object, expires: object) -> tuple[float, float | None]:
+    """Return what was given as the delay of a message, and as when it expires; see ``seconds_of``."""
+    return seconds_of("delay", delay), optional_seconds_of("expires", expires)
 
 
 def check_times(**times: float | None) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self
 
+from gateway.client.arguments import seconds_of
 from gateway.core.client.consumers import Consumers
 from gateway.core.client.errors import GatewayError, NotHeld, RequestRefused, RequestTimedOut
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk
@@ -140,7 +141,7 @@ class Message:
             ValueError: the consumer settles by itself.
             NotHeld, RequestRefused, RequestTimedOut, SessionEnded: as for ``accept``.
         """
-        await self._settle(Settlement.RELEASE, timeout, delay)
+        await self._settle(Settlement.RELEASE, timeout, seconds_of("delay", delay))
 
     async def _settle(self, outcome: Settlement, timeout: float | None, delay: float = 0.0) -> None:  # noqa: ASYNC109
         limit = self._consumer.limit(timeout)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+from gateway.client.arguments import optional_seconds_of
 from gateway.client.consumers import Ack
 from gateway.client.history_streams import HistoryStream
 from gateway.core.client.errors import GatewayError, RequestRefused, RequestTimedOut, SessionEnded
@@ -45,9 +46,11 @@ def durable_opening(
 
     Raises:
         InvalidPosition: *start* is none.
+        ValueError: *expires* is no length of time.
     """
+    life = optional_seconds_of("expires", expires)
     places = {} if start in {EARLIEST, NOW} else parse_position(start)
-    return OpenDurable(UNNUMBERED, name, selector, places, start != NOW, expires, take, shared)
+    return OpenDurable(UNNUMBERED, name, selector, places, start != NOW, life, take, shared)
 
 
 class Requests(Protocol):

@@ -113,7 +113,7 @@ class DurableCalls:
 
         Raises:
             DurableInUse: another session uses it, and is connected.
-            ValueError: *ack* makes no sense here.
+            ValueError: *ack* makes no sense here, or *expires* is no length of time.
             InvalidSelector, InvalidPosition, RequestRefused, RequestTimedOut, SessionEnded: as for ``subscribe``.
         """
         parsed = parse_selector(text_of("selector", selector, InvalidSelector))

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import orjson
 
-from gateway.client.arguments import check_times, headers_of, properties_of, text_of, tls_of, ttl_of
+from gateway.client.arguments import ages_of, check_times, headers_of, properties_of, text_of, tls_of, ttl_of
 from gateway.client.consumers import DEFAULT_CREDIT, MOST_CREDIT, Ack, MessageConsumer
 from gateway.client.credential_source import CredentialsSource
 from gateway.client.durable_streams import flush
@@ -345,13 +345,14 @@ class Session(DurableCalls, ExchangeCalls, PresenceCalls, ValueCalls, WillCalls)
         Raises:
             NoSuchQueue: nobody has declared it.
             QueueFull: it has no room; the message was not sent.
+            ValueError: *delay* or *expires* is no length of time.
             InvalidTopic, ValueTooLarge, InvalidValue, RequestRefused, RequestTimedOut, SessionEnded: as for
                 ``publish``.
         """
         path = parse_topic(text_of("queue", queue, InvalidTopic))
         text = json_text(value)
         limits = self._supervisor.welcome.limits
-        ask = Send(UNNUMBERED, path, text, dict(headers or {}), float(delay), expires)
+        ask = Send(UNNUMBERED, path, text, dict(headers or {}), *ages_of(delay, expires))
         if len(text) > limits.value_bytes:
             raise ValueTooLarge(f"the value has {len(text)} bytes of JSON; the node accepts {limits.value_bytes}")
         encode_within(ask, limits.message_bytes)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Protocol, Self
 
-from gateway.client.arguments import ttl_of
+from gateway.client.arguments import ages_of, seconds_of, ttl_of
 from gateway.client.consumers import Message, MessageConsumer
 from gateway.core.client.errors import GatewayError, InvalidTopic, NoSuchTransaction, RequestRefused, ValueTooLarge
 from gateway.core.client.request_table import UNNUMBERED, ClientAsk, encode_within
@@ -102,8 +102,8 @@ class Transaction:
             NoSuchQueue, InvalidTopic, ValueTooLarge, InvalidValue, RequestRefused, RequestTimedOut, SessionEnded: as
                 for ``Session.send``.
         """
-        path, text = _path("queue", queue), self._text(value)
-        await self._stage(Send(UNNUMBERED, path, text, dict(headers or {}), float(delay), expires))
+        path, text, ages = _path("queue", queue), self._text(value), ages_of(delay, expires)
+        await self._stage(Send(UNNUMBERED, path, text, dict(headers or {}), *ages))
 
     async def accept(self, message: Message) -> None:
         """Say that a message is done, with the transaction. Until then the session holds it.
@@ -121,7 +121,7 @@ class Transaction:
 
     async def release(self, message: Message, *, delay: float = 0.0) -> None:
         """Give a message back, with the transaction; see ``accept``."""
-        await self._settle(message, Settlement.RELEASE, delay)
+        await self._settle(message, Settlement.RELEASE, seconds_of("delay", delay))
 
     async def commit(self) -> None:
         """Have all of it done, once; the end of the block does this.

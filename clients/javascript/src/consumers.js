@@ -12,7 +12,7 @@
 
 import { checkCall } from "./calls.js";
 import { encodeValue } from "./content.js";
-import { checkSeconds } from "./environment.js";
+import { checkDuration } from "./environment.js";
 import { NotHeld, RequestRefused, SessionEnded } from "./errors.js";
 import { iterate } from "./iteration.js";
 import { checkTopic, isReserved } from "./selectors.js";
@@ -55,7 +55,7 @@ const PAUSED_AT = 2;
  * @returns {Extract<import("./requests.js").Ask, {type: "send"}>}
  */
 export function sendOf(queue, value, { headers, delay, expires }) {
-  for (const [name, seconds] of Object.entries({ delay, expires })) if (seconds !== undefined) checkSeconds(name, seconds);
+  for (const [name, seconds] of Object.entries({ delay, expires })) if (seconds !== undefined) checkDuration(name, seconds);
   return {
     type: "send",
     queue: checkTopic(queue),
@@ -123,7 +123,7 @@ export class Message {
    * @param {CallOptions & {delay?: number}} [options] - Seconds until somebody may be given it again.
    */
   async release({ delay = 0, ...options } = {}) {
-    checkSeconds("delay", delay);
+    checkDuration("delay", delay);
     await this.#settle("release", options, delay);
   }
 

@@ -111,6 +111,18 @@ export function checkSeconds(name, seconds, { zero = true } = {}) {
 }
 
 /**
+ * Check a length of time that a node keeps; JSON has no number for one without an end.
+ *
+ * @param {string} name
+ * @param {unknown} seconds
+ * @throws {TypeError}
+ */
+export function checkDuration(name, seconds) {
+  checkSeconds(name, seconds);
+  if (seconds === Infinity) throw new TypeError(`${name} is a number of seconds, and not infinite`);
+}
+
+/**
  * Check a signal that an application gave.
  *
  * @param {unknown} signal

@@ -7,7 +7,7 @@
 import { checkCredential, checkProperties, publishOf } from "./content.js";
 import { DEFAULT_CREDIT, MOST_CREDIT, QUEUES, sendOf } from "./consumers.js";
 import { DURABLES, DurableStream, openDurable } from "./durablestream.js";
-import { checkSeconds, checkSignal } from "./environment.js";
+import { checkDuration, checkSeconds, checkSignal } from "./environment.js";
 import { guarded, RequestRefused } from "./errors.js";
 import { DEFAULT_CONCURRENCY, MOST_CONCURRENCY, QUESTIONS } from "./exchanges.js";
 import { HistoryStream, readHistory } from "./historystream.js";
@@ -378,7 +378,7 @@ export class Session extends EventTarget {
     const { start = "earliest", ack = "auto", expires, take = false, shared = false, credit = DEFAULT_CREDIT } = options;
     const mode = shared ? "auto" : ack;
     if (mode !== "auto" && mode !== "client") throw new TypeError(`ack is "auto" or "client", not ${String(ack)}`);
-    if (expires !== undefined) checkSeconds("expires", expires);
+    if (expires !== undefined) checkDuration("expires", expires);
     const call = {
       ...(options.timeout === undefined ? {} : { timeout: options.timeout }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),

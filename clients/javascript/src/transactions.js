@@ -11,7 +11,7 @@
 
 import { sendOf } from "./consumers.js";
 import { publishOf } from "./content.js";
-import { checkSeconds } from "./environment.js";
+import { checkDuration } from "./environment.js";
 import { NoSuchTransaction, RequestRefused } from "./errors.js";
 
 /** The word of a server that knows transactions (protocol 16.1). */
@@ -109,7 +109,7 @@ export class Transaction {
    * @param {{delay?: number}} [options] - Seconds, from the commit, until somebody may be given it again.
    */
   async release(message, { delay = 0 } = {}) {
-    checkSeconds("delay", delay);
+    checkDuration("delay", delay);
     await this.#settle(message, "release", delay);
   }
 

@@ -44,6 +44,15 @@ test("messages come in order and are settled by id and delivery", async () => {
   await assert.rejects(first.accept(), NotHeld);
 });
 
+test("a message cannot be held back without an end", async () => {
+  const { asks, consumers, next } = await consuming();
+  consumers.received(message(7));
+  const first = await next();
+  for (const delay of [Infinity, NaN, -1]) await assert.rejects(first.release({ delay }), TypeError);
+  assert.equal(asks.length, 1);
+  await first.release();
+});
+
 test("acceptance of one accepts all before it", async () => {
   const { asks, consumers, next } = await consuming({ ack: "client" });
   for (const delivery of [1, 2, 3]) consumers.received(message(delivery));

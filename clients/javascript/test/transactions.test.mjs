@@ -239,7 +239,14 @@ test("values and arguments are judged before anything is asked", async () => {
   await assert.rejects(t.publish("a", "x".repeat(40_000)), { code: "value_too_large" });
   await assert.rejects(t.publish("a/*", 1), { code: "bad_topic" });
   await assert.rejects(t.send(QUEUE, undefined), { code: "bad_value" });
-  await assert.rejects(t.send(QUEUE, 1, { delay: -1 }), TypeError);
+  for (const bad of [-1, Infinity, NaN, "1"]) {
+    await assert.rejects(t.send(QUEUE, 1, { delay: bad }), TypeError);
+    await assert.rejects(t.send(QUEUE, 1, { expires: bad }), TypeError);
+    await assert.rejects(t.release({}, { delay: bad }), TypeError);
+    await assert.rejects(session.send(QUEUE, 1, { delay: bad }), TypeError);
+    await assert.rejects(session.send(QUEUE, 1, { expires: bad }), TypeError);
+    await assert.rejects(session.subscribeDurable("billing", "orders/**", { expires: bad }), TypeError);
+  }
   assert.equal(node.asked.length, asked);
 });
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from math import inf, nan
 from random import Random
 from typing import Any
 
@@ -326,3 +327,26 @@ async def test_each_input_becomes_one_output(cluster: Cluster, count: int) -> No
             each.cancel()
         await asyncio.gather(disturbing, *tasks, return_exceptions=True)
     assert found == Counter(range(count))
+
+
+@pytest.mark.parametrize("seconds", [inf, -inf, nan, -1.0, 10**400, "1", True])
+async def test_no_length_of_time_travels_that_json_has_no_number_for(cluster: Cluster, seconds: Any) -> None:
+    """It would become null, which says "at once", or "as by default"."""
+    session = await cluster.client()
+    await session.send(INPUT, 1)
+    consumer = await session.consume(INPUT, ack="each")
+    message = await anext(consumer)
+    async with session.transaction() as t:
+        for call in (
+            session.send(OUTPUT, 1, delay=seconds),
+            session.send(OUTPUT, 1, expires=seconds),
+            t.send(OUTPUT, 1, delay=seconds),
+            t.send(OUTPUT, 1, expires=seconds),
+            t.release(message, delay=seconds),
+            message.release(delay=seconds),
+            session.subscribe_durable("billing", "work/**", expires=seconds),
+        ):
+            with pytest.raises(ValueError, match="seconds"):
+                await call
+    await message.accept()
+    assert await cluster.counts(OUTPUT) == (0, 0)
