@@ -17,7 +17,7 @@ from gateway.core.wire.queue_packets import (
     Settlement,
 )
 from gateway.ports.admission import Admission, Candidate, ConnectionRejected, CountedConnection
-from gateway.ports.call_keys import CALL_KEY_SECONDS, CallKeyStore
+from gateway.ports.call_keys import CALL_KEY_MARGIN, CALL_KEY_SECONDS, CallKeyStore
 from gateway.ports.calls import (
     HISTORY_PATH,
     LIST_PATH,
@@ -277,6 +277,7 @@ from gateway.ports.zones import (
 __all__ = [
     "ALL_SAVED",
     "ASK_MOST",
+    "CALL_KEY_MARGIN",
     "CALL_KEY_SECONDS",
     "COUNTS_APART",
     "DEFAULT_HISTORY_BYTES",

@@ -9,8 +9,17 @@ import pytest
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.adapters.memory.grid_connection import MAILBOX_LENGTH
 from gateway.adapters.memory.topic_table import RECEIPT_LIFE
+from gateway.core.types import Epoch, SessionId
 from gateway.core.wire.codes import ErrorCode
-from gateway.ports import GridState, GridUnavailable, Published, SessionChanges
+from gateway.ports import (
+    CALL_KEY_MARGIN,
+    CALL_KEY_SECONDS,
+    GridState,
+    GridUnavailable,
+    Ownership,
+    Published,
+    SessionChanges,
+)
 from tests.contract.examples import (
     claim,
     claimed,
@@ -328,3 +337,23 @@ async def test_a_server_that_never_went_away_can_be_restarted_and_told_to_flow(h
     harness.server.stall()
     harness.server.stall()
     await grid.close()
+
+
+@pytest.mark.promise("P5")
+async def test_a_key_and_what_was_done_under_it_live_for_an_hour_after_their_last_use(harness: MemoryHarness) -> None:
+    """After 50 minutes, and 15 more, and so on, it is a repetition; other bodies are told so for longer than that."""
+    grid, name = await harness.grid("n1"), SessionId("$call-AAAAAAAAAAAAAAAAAAAAAA")
+    right = Ownership(name, N1, Epoch(1))
+    command = publish(right, 1, "a/x", b"1")._replace(stored=False)
+    assert await grid.call_keys.bind(name, b"first") == b"first"
+    (first,) = await published(grid, command)
+    assert not first.duplicate
+    for minutes in (50, 15, 50, 59):
+        await harness.advance(minutes * 60.0)
+        assert await grid.call_keys.bind(name, b"first") == b"first"
+        (again,) = await published(grid, command)
+        assert (again.duplicate, again.event) == (True, first.event)
+    await harness.advance(CALL_KEY_SECONDS + CALL_KEY_MARGIN / 2)
+    assert await grid.call_keys.bind(name, b"second") == b"first"
+    await harness.advance(CALL_KEY_SECONDS + CALL_KEY_MARGIN)
+    assert await grid.call_keys.bind(name, b"second") == b"second"

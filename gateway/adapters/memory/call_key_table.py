@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.core.types import SessionId
-from gateway.ports import CALL_KEY_SECONDS
+from gateway.ports import CALL_KEY_MARGIN, CALL_KEY_SECONDS
 
 
 class CallKeys:
@@ -17,4 +17,6 @@ class CallKeys:
         # In the order in which they end, because all of them last as long.
         while self._bound and next(iter(self._bound.values()))[1] <= now:
             del self._bound[next(iter(self._bound))]
-        return self._bound.setdefault(publisher, (fingerprint, now + CALL_KEY_SECONDS))[0]
+        bound, _ = self._bound.pop(publisher, (fingerprint, now))
+        self._bound[publisher] = bound, now + CALL_KEY_SECONDS + CALL_KEY_MARGIN
+        return bound

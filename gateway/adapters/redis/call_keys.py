@@ -7,9 +7,9 @@ from typing import Final
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
 from gateway.core.types import SessionId
-from gateway.ports import CALL_KEY_SECONDS
+from gateway.ports import CALL_KEY_MARGIN, CALL_KEY_SECONDS
 
-_LIFE_MS: Final = round(CALL_KEY_SECONDS * 1000)
+_LIFE_MS: Final = round((CALL_KEY_SECONDS + CALL_KEY_MARGIN) * 1000)
 
 
 class RedisCallKeys:
@@ -27,6 +27,8 @@ class RedisCallKeys:
     async def bind(self, publisher: SessionId, fingerprint: bytes) -> bytes:
         """See ``CallKeyStore.bind``."""
         key = self._keys.call_key(publisher)
-        _, bound = await self._batcher.call_all([("SET", key, fingerprint, "NX", "PX", _LIFE_MS), ("GET", key)])
-        # Gone within this very moment: what was asked an hour ago is forgotten.
+        _, _, bound = await self._batcher.call_all(
+            [("SET", key, fingerprint, "NX", "PX", _LIFE_MS), ("PEXPIRE", key, _LIFE_MS), ("GET", key)]
+        )
+        # Gone within this very moment, as it may be if somebody deletes it.
         return fingerprint if bound is None else bytes(bound)

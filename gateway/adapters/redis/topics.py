@@ -43,8 +43,9 @@ VALUES_PAGE: Final = 500
 """Values that one step of a read asks for; Redis serves them in about a millisecond, during which others wait."""
 
 RECEIPT_LIFE_MS: Final = 3_600_000
-"""Milliseconds for which receipts of a session that the grid does not hold outlive its last publish. Only its node asks
-for them, to repeat what had no answer, and it does so within seconds."""
+"""Milliseconds for which receipts of a session that the grid does not hold outlive its last publish, or the last time
+that this was repeated. Only its node asks for them, to repeat what had no answer, and it does so within seconds; or
+whoever has its Idempotency-Key."""
 
 STORED_RECEIPT_LIFE_MS: Final = 8 * 24 * 3_600_000
 """Milliseconds for which all other receipts outlive it: the longest window of a session, after which nobody can ask for

@@ -7,12 +7,12 @@
 -- ARGV[4] epoch of the session's owner
 -- ARGV[5] settled: receipts up to this request may be forgotten
 -- ARGV[6] short hash of the session's id
--- ARGV[7] milliseconds for which the receipts outlive this step
+-- ARGV[7] milliseconds for which the receipts outlive this step, or its repetition
 --
 -- Invariant: requests of a session rise in the receipts; a request is executed only if it is above the last of them.
 local RECEIPTS, CLOSED = KEYS[13], KEYS[14]
 local epoch, settled, hash, life = unpack(ARGV, 4, 7)
-local newest_request, received = 0, {}
+local newest_request, received, renewed = 0, {}, false
 
 -- Returns false if a newer owner has been here, or the session has ended.
 local function open_receipts()
@@ -50,6 +50,11 @@ end
 
 local function close_receipts()
   if #received == 0 then
+    if not renewed then
+      -- Whoever repeats may do so again. What is answered is true also where Redis refuses to write.
+      redis.pcall('PEXPIRE', RECEIPTS, life)
+      renewed = true
+    end
     return
   end
   local count = redis.call('RPUSH', RECEIPTS, unpack(received))

@@ -13,7 +13,7 @@
 -- ARGV[3] generation that the caller has adopted
 -- ARGV[4] entries to keep in a stream, about
 -- ARGV[5] short hash of the session's id
--- ARGV[6] milliseconds for which the receipts outlive this publish, if the end of the session does not remove them
+-- ARGV[6] milliseconds for which the receipts outlive this publish, or its repetition, if the end of the session does not remove them
 -- ARGV[7] topics that a partition may hold for a new one to be created; 0 for no limit, -1 to create none
 -- ARGV[8] bytes of values that a partition may hold for one to grow or to be added; 0 for no limit
 -- ARGV[9] bytes to keep in a stream, about; 0 for no limit
@@ -121,7 +121,7 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
   asked[count + 1] = ''
   local stored = redis.call('HMGET', values, unpack(asked))
   local fields, written, receipts, received, result = {'', '', '', ''}, 0, {''}, 0, {'', 0}
-  local versions, lengths, held, floor, total, grown, newest_event
+  local versions, lengths, held, floor, total, grown, newest_event, repeated
   if count > 1 then
     versions, lengths = {}, {}
   end
@@ -215,6 +215,7 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
       end
       newest, forgotten = request, settled
     else
+      repeated = true
       local answer = {0, ''}
       if request > tonumber(forgotten) then
         write(values, key, fields, written, receipts, received, grown and write_floor(floor, total), logs)
@@ -231,6 +232,10 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
     end
   end
   write(values, key, fields, written, receipts, received, grown and write_floor(floor, total), logs)
+  if repeated then
+    -- Whoever repeats may do so again. What has been answered is true also where Redis refuses to write.
+    redis.pcall('PEXPIRE', key, life)
+  end
   return result, false, newest_event
 end
 
