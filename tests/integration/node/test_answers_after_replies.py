@@ -46,7 +46,7 @@ class Scene:
             over(item)
             self.over.append(item.number)
 
-        self.asking.over = noted
+        self.asking.over = noted  # type: ignore[method-assign]
 
     async def answer(self, request: Request) -> Any:
         self.handled.append(request.path)
