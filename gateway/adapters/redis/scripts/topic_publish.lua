@@ -13,7 +13,8 @@
 -- ARGV[3] generation that the caller has adopted
 -- ARGV[4] entries to keep in a stream, about
 -- ARGV[5] short hash of the session's id
--- ARGV[6] milliseconds for which the receipts outlive this publish, or its repetition, if the end of the session does not remove them
+-- ARGV[6] milliseconds for which the receipts outlive this publish, or its repetition, if the end of the session does not
+--         remove them
 -- ARGV[7] topics that a partition may hold for a new one to be created; 0 for no limit, -1 to create none
 -- ARGV[8] bytes of values that a partition may hold for one to grow or to be added; 0 for no limit
 -- ARGV[9] bytes to keep in a stream, about; 0 for no limit
