@@ -55,6 +55,10 @@ GridGeneration = NewType("GridGeneration", int)
 FIRST_GENERATION = GridGeneration(1)
 """The generation of a grid that was never lost."""
 
+LARGEST_GENERATION: Final = 2**20
+"""Of the grid: more than any lives to see, and versions of topics are exact up to it. Ids that Redis makes up begin
+with a time, which is far above; ``foreign_ids.lua`` has the same number."""
+
 
 _KNOWN_NODES: Final = 1024
 """Texts remembered of which it is known what node they mean: the grid names an owner with each session."""

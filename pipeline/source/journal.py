@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -22,9 +22,10 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from gateway.core.journal import JOURNAL_PARTITIONS
+from gateway.core.types import LARGEST_GENERATION
 from gateway.settings.grid_url import GridKind, GridPlace, read_grid_url
 from pipeline.errors import NotReady, PipelineError
-from pipeline.source.offsets import EntryId, Position, StreamState, read_entry_id
+from pipeline.source.offsets import BEGINNING, EntryId, Position, StreamState, read_entry_id
 
 _COMMIT: Final = files("pipeline.source").joinpath("scripts", "commit.lua").read_text("utf-8")
 _CLAIM: Final = files("pipeline.source").joinpath("scripts", "claim.lua").read_text("utf-8")
@@ -44,6 +45,9 @@ PAGE_ENTRIES: Final = 100
 
 _ABOUT: Final = frozenset({b"first-entry", b"last-generated-id", b"max-deleted-entry-id"})
 """What is read of what Redis tells about a stream."""
+
+_LAST: Final = str(LARGEST_GENERATION)
+"""Where a range of entries ends: no entry of the gateway is behind it."""
 
 Client: TypeAlias = "Redis | RedisCluster"
 Fields: TypeAlias = Mapping[bytes, bytes]
@@ -124,7 +128,7 @@ class Journal:
             pipe.hget(state_key(self._prefix, stream), "incarnation")
             pipe.xinfo_stream(stream_key(self._prefix, stream))
             incarnation, about = pipe.execute(raise_on_error=False)
-        return _state(incarnation, about)
+        return self._own(stream, _state(incarnation, about))
 
     def holder(self, stream: int) -> Holder:
         """Tell who reads a stream, and what he missed."""
@@ -154,9 +158,9 @@ class Journal:
                 raise NotReady(_read_by(holder))
 
     def following(self, stream: int, after: EntryId) -> EntryId | None:
-        """Find the first entry after another; None if there is none."""
+        """Find the first entry after another; None if there is none. Those of other programs are left out."""
         with _explained():
-            found: Any = self._client.xrange(stream_key(self._prefix, stream), f"({after}", "+", count=1)
+            found: Any = self._client.xrange(stream_key(self._prefix, stream), f"({after}", _LAST, count=1)
         return read_entry_id(found[0][0].decode()) if found else None
 
     def page(
@@ -180,7 +184,19 @@ class Journal:
             if isinstance(found, Exception):
                 raise found
         # A deleted entry can come as one without fields.
-        return _state(incarnation, about), [(read_entry_id(name.decode()), _pairs(fields)) for name, fields in found]
+        state = self._own(stream, _state(incarnation, about))
+        return state, [(read_entry_id(name.decode()), _pairs(fields)) for name, fields in found]
+
+    def _own(self, stream: int, state: StreamState) -> StreamState:
+        """Leave out what another program has appended behind the gateway's entries, until the gateway removes it."""
+        if not state.last.is_foreign:
+            return state
+        key = stream_key(self._prefix, stream)
+        with _explained(), self._client.pipeline(transaction=True) as pipe:
+            pipe.xrange(key, "-", _LAST, count=1)
+            pipe.xrevrange(key, _LAST, "-", count=1)
+            first, last = ([read_entry_id(name.decode()) for name, _ in each] for each in pipe.execute())
+        return replace(state, first=first[0] if first else None, last=last[0] if last else BEGINNING)
 
     def commit(self, stream: int, position: Position, oldest: EntryId | None, reader: str) -> int:
         """Note up to where a stream is committed, and trim it.

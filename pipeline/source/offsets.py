@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.journal import JOURNAL_PARTITIONS
+from gateway.core.types import LARGEST_GENERATION
 from pipeline.errors import NotReady, PipelineError
 
 
@@ -27,6 +28,11 @@ class EntryId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.generation}-{self.sequence}"
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether another program had Redis make it up: the gateway never gives it, and nothing may wait behind it."""
+        return self.generation > LARGEST_GENERATION
 
 
 BEGINNING: Final = EntryId(0, 0)
@@ -77,13 +83,17 @@ def offset_of(positions: Positions) -> dict[str, str]:
 def position_of(text: str) -> Position:
     """Read a position as ``str`` writes it.
 
+    Earlier releases could come to stand at an entry of another program, where everything of the gateway's is before
+    it. Such a place is none: the stream is read anew, and bronze leaves out what it has.
+
     Raises:
         PipelineError: it is something else.
     """
     incarnation, colon, entry = text.rpartition(":")
     if not colon:
         raise PipelineError(f"{text[:80]!r} is no position in a stream")
-    return Position(incarnation, read_entry_id(entry))
+    position = Position(incarnation, read_entry_id(entry))
+    return Position() if position.entry.is_foreign else position
 
 
 def positions_of(offset: Mapping[str, str]) -> dict[int, Position]:
@@ -102,19 +112,24 @@ def positions_of(offset: Mapping[str, str]) -> dict[int, Position]:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What a stream is like now.
+    """What a stream is like now, without what other programs have appended.
 
     Attributes:
         incarnation: of the stream; empty if there is none.
         first: its oldest entry; None if it has none.
         last: the newest entry that it ever had.
-        deleted: the newest entry that somebody deleted by hand; trimming leaves no such trace.
+        deleted: the newest entry that somebody deleted by hand; trimming leaves no such trace. One of another program is
+            none: the gateway deletes those, and Redis keeps the trace.
     """
 
     incarnation: str = ""
     first: EntryId | None = None
     last: EntryId = BEGINNING
     deleted: EntryId = BEGINNING
+
+    def __post_init__(self) -> None:
+        if self.deleted.is_foreign:
+            object.__setattr__(self, "deleted", BEGINNING)
 
 
 def what_is_gone(position: Position, state: StreamState) -> str | None:

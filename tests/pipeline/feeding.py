@@ -15,7 +15,10 @@ from gateway.core.journal.events import SESSION_OPENED
 from gateway.core.types import Epoch, Incarnation, NodeId, NodeRef, SessionId
 from pipeline.source.journal import state_key, stream_key
 
-_APPEND: Final = files("gateway.adapters.redis").joinpath("scripts", "journal_append.lua").read_text("utf-8")
+_SCRIPTS: Final = files("gateway.adapters.redis").joinpath("scripts")
+_APPEND: Final = "".join(
+    _SCRIPTS.joinpath(f"{name}.lua").read_text("utf-8") for name in ("foreign_ids", "journal_append")
+)
 _CUT_MOST: Final = 1000
 _DAY_MS: Final = 86_400_000
 

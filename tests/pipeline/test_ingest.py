@@ -30,6 +30,7 @@ from pipeline.bronze.source import follow_bronze, read_bronze
 from pipeline.bronze.staging import Plan
 from pipeline.errors import NotReady
 from pipeline.source.journal import JournalPlace, stream_key
+from pipeline.source.offsets import EntryId
 from pipeline.streaming import run_query
 from tests.pipeline.feeding import Feeder
 from tests.pipeline.lake import batch_of, entry, events_in, once, quiet, rejected_in, take_in
@@ -123,6 +124,49 @@ def test_a_crash_before_spark_hears_of_the_commit(
 
     assert events_in(options.lake) == once([*records, *more])
     assert again.duplicates == 0
+
+
+@pytest.mark.promise("P20")
+def test_a_foreign_entry_hides_no_event_of_its_stream(
+    spark: SparkSession, options: IngestOptions, feeder: Feeder
+) -> None:
+    """Whether the gateway removes it before it is met, or after."""
+    (first,) = feeder.feed(1)
+    key = stream_key(options.place.prefix, journal_partition(SessionId(first["session"])))
+    feeder.client.xadd(key, {"temperature": "21.5"})
+    assert ingest(spark, options, quiet).events == 1
+    feeder.number = 50
+    second = feeder.feed(1)
+    assert ingest(spark, options, quiet).events == 1
+    feeder.client.xadd(key, {"temperature": "21.5"})
+    feeder.number = 100
+    third = feeder.feed(1)
+    assert third[0]["session"] == first["session"]
+
+    done = ingest(spark, options, quiet)
+
+    assert (done.events, done.duplicates, done.rejected, done.losses) == (1, 0, 0, 0)
+    assert events_in(options.lake) == once([first, *second, *third])
+
+
+def test_bronze_that_stands_behind_a_foreign_entry_goes_on(
+    spark: SparkSession, options: IngestOptions, feeder: Feeder
+) -> None:
+    options = replace(options, trim_lag=10)
+    (first,) = feeder.feed(1, sessions=1)
+    ingest(spark, options, quiet)
+    log = CommitLog(bronze_of(options.lake))
+    stream = journal_partition(SessionId(first["session"]))
+    newest = log.newest()
+    at = replace(newest.positions[stream], entry=EntryId(1_796_026_852_870, 0))
+    file = bronze_of(options.lake).log / f"{newest.sequence:012}.json"
+    file.write_bytes(replace(newest, positions={**newest.positions, stream: at}).to_json())
+    more = feeder.feed(1, sessions=1)
+
+    done = ingest(spark, options, quiet)
+
+    assert (done.events, done.duplicates, done.losses) == (1, 1, 0)
+    assert events_in(options.lake) == once([first, *more])
 
 
 def test_an_empty_journal_is_no_error(spark: SparkSession, options: IngestOptions, feeder: Feeder) -> None:

@@ -14,7 +14,8 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from gateway.adapters.redis.keys import Keys
-from gateway.core.journal import JOURNAL_PARTITIONS
+from gateway.core.journal import JOURNAL_PARTITIONS, journal_partition
+from gateway.core.types import SessionId
 from pipeline.errors import NotReady, PipelineError
 from pipeline.source.datasource import (
     RANGES,
@@ -345,3 +346,28 @@ def _place(server: RedisServer) -> JournalPlace:
 
 def _ends(states: dict[int, StreamState]) -> dict[int, Position]:
     return {stream: Position(each.incarnation, each.last) for stream, each in states.items()}
+
+
+def test_a_foreign_entry_is_no_end_and_no_beginning(journal: Journal, feeder: Feeder, client: Redis) -> None:
+    (event,) = feeder.feed(1, sessions=1)
+    stream = journal_partition(SessionId(event["session"]))
+    key = stream_key(feeder.prefix, stream)
+    assert client.xadd(key, {"temperature": "21.5"}).decode() > "1-0"
+    found = journal.state(stream)
+    assert (found.first, found.last, found.deleted) == (EntryId(1, 0), EntryId(1, 0), EntryId(0, 0))
+    assert journal.following(stream, EntryId(1, 0)) is None
+    client.xtrim(key, maxlen=1, approximate=False)
+    assert (journal.state(stream).first, journal.state(stream).last) == (None, EntryId(0, 0))
+    feeder.feed(1, sessions=1)
+    found = journal.state(stream)
+    assert (found.first, found.last, found.deleted) == (EntryId(1, 0), EntryId(1, 0), EntryId(0, 1))
+    assert client.xinfo_stream(key)["max-deleted-entry-id"] == b"0-1", "it is as if it had never been there"
+
+
+def test_what_is_cut_behind_a_foreign_commit_is_counted(feeder: Feeder, client: Redis) -> None:
+    (event,) = feeder.feed(1, sessions=1)
+    key = state_key(feeder.prefix, journal_partition(SessionId(event["session"])))
+    client.hset(key, "committed", "1796026852870-0")
+    short = Feeder(client, feeder.prefix, length=1)
+    short.feed(1, sessions=1)
+    assert client.hget(key, "lost") == b"1"

@@ -66,6 +66,9 @@ def test_a_strange_offset_is_refused(offset: dict[str, str]) -> None:
         (at("1-5"), state("1-0", "1-3"), None),
         (at("1-5"), state("1-0", "1-9", deleted="1-7"), "deleted by hand"),
         (at("1-5"), state("1-0", "1-9", deleted="1-4"), None),
+        # Another program appended there, and the gateway removed that.
+        (at("1-5"), state("1-0", "1-9", deleted="1796026852870-0"), None),
+        (at("1-5"), state("1-7", "1-9", deleted="1796026852870-0"), "before 1-7: they were trimmed"),
         (at("1-5"), state("1-0", "1-9", incarnation="b"), "it is a new one"),
         (at("1-5"), state(None, "0-0", incarnation=""), "there is none now"),
     ],
@@ -130,6 +133,19 @@ def test_after_a_loss_is_accepted_the_rest_is_read(lengths: list[int], data: st.
 
     assert what_is_gone(behind, now) is None
     assert [each for each in entries[trimmed:] if each > behind.entry] == entries[max(trimmed, read) :]
+
+
+def test_a_foreign_entry_is_no_place_to_go_on_behind() -> None:
+    now = state("1-7", "1-9", deleted="1796026852870-0")
+    behind = skip_gap(at("1-5"), now)
+
+    assert behind == at("1-6")
+    assert next_end(behind, now, EntryId(1, 7), None) == at("1-9")
+
+
+def test_a_position_at_a_foreign_entry_is_none() -> None:
+    """What bronze has of the rest it knows by the numbers of events."""
+    assert positions_of({"3": "a:1796026852870-0", "4": "a:1048576-7"}) == dict(START) | {4: at("1048576-7")}
 
 
 def test_after_an_emptied_grid_everything_is_read() -> None:

@@ -12,10 +12,6 @@ from gateway.core.topics.topics import parse_topic
 from gateway.core.types import TopicPath, Version
 from gateway.ports import EventLog, Metrics
 
-LARGEST_GENERATION: Final = 2**20
-"""Of the grid: more than any lives to see, and versions of topics are exact up to it. Ids that Redis makes up begin
-with a time, which is far above; ``seal.lua`` has the same number."""
-
 LARGEST_VERSION: Final = 2**53
 """Above it, not every whole number has a JSON text and a Lua number of its own."""
 

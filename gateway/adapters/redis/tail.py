@@ -13,14 +13,23 @@ from typing import Any, Final, Protocol
 
 from gateway.adapters.redis.batcher import abandon
 from gateway.adapters.redis.dialer import Dialer
-from gateway.adapters.redis.foreign import LARGEST_GENERATION, LARGEST_VERSION, ForeignData, read_topic, read_version
+from gateway.adapters.redis.foreign import LARGEST_VERSION, ForeignData, read_topic, read_version
 from gateway.adapters.redis.grid_connection import GridConnection
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.readers import BlockingReader, Reader, Reading, TrackingReader
 from gateway.adapters.redis.stream_entries import PLAIN_FIELDS, is_published, read_arrived, read_end
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_TAIL_SILENCE_SECONDS
-from gateway.core.types import Epoch, EventId, GridGeneration, NodeRef, SessionId, TopicPath, Version
+from gateway.core.types import (
+    LARGEST_GENERATION,
+    Epoch,
+    EventId,
+    GridGeneration,
+    NodeRef,
+    SessionId,
+    TopicPath,
+    Version,
+)
 from gateway.core.wire.errors import GatewayError
 from gateway.ports import (
     PUBLISHED_HERE,

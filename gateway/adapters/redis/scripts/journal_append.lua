@@ -40,8 +40,14 @@ if type(entry) == 'table' and string.find(entry.err, 'equal or smaller', 1, true
   swept = delete_from(KEYS[1], LARGEST_GENERATION + 1)
   if swept > 0 then
     local last = last_of(KEYS[1])
-    -- An empty one stays: it is the same journal.
-    redis.call('XSETID', KEYS[1], last and last[1] or '0-1')
+    local behind = last and last[1]
+    if not behind then
+      -- An empty one stays: it is the same journal, and goes on behind what its reader has and trimmed.
+      local generation = tonumber(string.match(state[2] or '', '^(%d+)-%d+$') or 0)
+      behind = generation > 0 and generation <= LARGEST_GENERATION and state[2] or '0-1'
+    end
+    -- Redis would go on telling the id of what was deleted, and hide from the reader what is deleted by hand later.
+    redis.call('XSETID', KEYS[1], behind, 'MAXDELETEDID', '0-1')
     entry = append()
   end
 elseif type(entry) == 'table' and string.find(entry.err, 'WRONGTYPE', 1, true) then
@@ -85,6 +91,10 @@ local known, read = 0, 0
 if committed then
   known, read = parts(committed)
   known, read = known or 0, read or 0
+  -- A reader of an earlier release could commit an entry of another program: it says nothing of what was read.
+  if known > LARGEST_GENERATION then
+    known, read = 0, 0
+  end
 end
 local cut = 0
 for _, old in ipairs(redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', beyond)) do
