@@ -12,6 +12,9 @@ from gateway.adapters.memory import MemoryEventLog, MemoryMetrics
 from gateway.adapters.redis import RedisGrid
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_FOREIGN_DATA
+from gateway.core.hooks.cursor import Cursor, Gap, Page, follow
+from gateway.core.hooks.hook import HookName
+from gateway.core.journal import write_records
 from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
@@ -38,6 +41,8 @@ pytestmark = pytest.mark.promise("P20")
 
 HUGE: Final = b"x" * (8 * 1024 * 1024)
 """Twice what a node reads at once from all streams."""
+
+CRM, AUDIT = HookName("crm"), HookName("audit")
 
 REPORT: Final = NodeReport(listen="10.0.0.1:8101", admin="http://10.0.0.1:9101", version="1", started=1.0)
 
@@ -423,6 +428,55 @@ async def test_a_replaced_journal_is_begun_anew(bench: Bench) -> None:
     assert not isinstance(result, Exception)
     assert await bench.server.call("XLEN", key(bench, "journal", "j0")) == 1
     assert skipped(metrics) == 1
+
+
+# --- Hooks ------------------------------------------------------------------------------------------------------------
+
+
+async def page_of(grid: RedisGrid, name: HookName = CRM) -> Page:
+    return (await grid.hooks.read(name, 1, known=False, entries=100))[0]
+
+
+def found(page: Page) -> list[object]:
+    return [
+        each if isinstance(each, Gap) else int(each["id"].removeprefix("run-"))
+        for each, _ in follow(page)
+        if each is not None
+    ]
+
+
+async def append_events(grid: RedisGrid, number: int, *numbers: int) -> None:
+    head = {"version": 3, "type": "session_opened", "at": 1, "node": "n1", "incarnation": "run", "release": "0"}
+    events = write_records([head | {"id": f"run-{each}"} for each in numbers])
+    (result,) = await grid.journal.append([JournalBatch(0, number, len(numbers), events)])
+    assert not isinstance(result, Exception)
+
+
+async def test_what_another_program_appends_keeps_no_event_from_a_hook(bench: Bench) -> None:
+    grid, _ = await measured(bench)
+    await page_of(grid)
+    await append_events(grid, 1, 1)
+    await bench.server.call("XADD", key(bench, "journal", "j0"), "*", "temperature", "21.5")
+    page = await page_of(grid)
+    assert found(page) == [1]
+    await grid.hooks.advance(CRM, 1, {0: [behind for _, behind in follow(page)][-1]})
+    assert found(await page_of(grid, AUDIT)) == []
+    await append_events(grid, 2, 2)
+    assert found(await page_of(grid)) == found(await page_of(grid, AUDIT)) == [2]
+
+
+@pytest.mark.parametrize("passed", [0, 1, 3])
+async def test_a_cursor_behind_a_foreign_entry_is_put_right(bench: Bench, passed: int) -> None:
+    """An earlier release moved it there."""
+    grid, _ = await measured(bench)
+    await page_of(grid)
+    await append_events(grid, 1, 1)
+    await append_events(grid, 2, 2, 3)
+    foreign = Cursor((await page_of(grid)).incarnation, (1_796_026_852_870, 0), passed=passed)
+    await grid.hooks.advance(CRM, 1, {0: foreign})
+    await append_events(grid, 3, 4)
+    page = await page_of(grid)
+    assert (found(page), page.behind) == ([1, 2, 3, 4][passed:], 4 - passed)
 
 
 async def test_a_key_of_another_type_is_counted_wherever_it_is(bench: Bench) -> None:

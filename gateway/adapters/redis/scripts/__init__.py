@@ -112,7 +112,7 @@ EXCHANGE_TAKE: Final = Script("exchange_take", keys=14, timed=True, begins=("exc
 HOOK_ADVANCE: Final = Script("hook_advance", keys=1)
 HOOK_DROP: Final = Script("hook_drop", keys=1)
 HOOK_FORGET: Final = Script("hook_forget", keys=2, timed=True)
-HOOK_READ: Final = Script("hook_read", keys=2)
+HOOK_READ: Final = Script("hook_read", keys=2, begins=("foreign_ids",))
 JOURNAL_APPEND: Final = Script("journal_append", keys=2, begins=("foreign_ids",))
 LOG_RESTORE: Final = Script("log_restore", keys=4, begins=("logs",))
 LOG_SWEEP: Final = Script("log_sweep", keys=4, timed=True, begins=("logs",))

@@ -12,7 +12,28 @@
 --         entries}; or 'taken': a node of a later term delivers
 --
 -- Invariant: the term of a cursor never goes back. A new hook begins behind what is there, one whose cursor was lost
--- before it.
+-- before it. What another program appended is not read, and no cursor is behind it: the next append deletes it.
+-- Needs foreign_ids.lua.
+
+-- Finds the last entry up to which the stream had no more than so many events; nil if there is none.
+local function behind_events(count)
+  local PAGE = 100
+  local before = tostring(LARGEST_GENERATION)
+  while true do
+    local page = redis.call('XREVRANGE', KEYS[1], before, '-', 'COUNT', PAGE)
+    for _, entry in ipairs(page) do
+      local total = entry[2][5] == 'total' and tonumber(entry[2][6])
+      if total and total <= count then
+        return entry[1]
+      end
+      before = '(' .. entry[1]
+    end
+    if #page < PAGE then
+      return nil
+    end
+  end
+end
+
 local state = redis.call('HMGET', KEYS[2], 'incarnation', 'events', 'hook:' .. ARGV[1])
 local exists = redis.call('EXISTS', KEYS[1]) == 1
 local incarnation = exists and state[1] or ''
@@ -33,11 +54,16 @@ if not term then
   elseif incarnation == '' then
     of, place, passed = '*', '0-0', '0'
   else
-    local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', '1')[1]
+    local last = redis.call('XREVRANGE', KEYS[1], LARGEST_GENERATION, '-', 'COUNT', '1')[1]
     of, place, passed = incarnation, last and last[1] or '0-0', total
   end
 end
-if term ~= ARGV[2] then
+-- An earlier release moved cursors behind entries of other programs. How many events it had passed was right.
+local misplaced = tonumber(string.match(place, '^%d+')) > LARGEST_GENERATION
+if misplaced then
+  place = exists and of == incarnation and behind_events(tonumber(passed)) or '0-0'
+end
+if misplaced or term ~= ARGV[2] then
   redis.call('HSET', KEYS[2], 'hook:' .. ARGV[1], ARGV[2] .. ' ' .. of .. ' ' .. place .. ' ' .. passed)
 end
 local entries = {}
@@ -48,6 +74,6 @@ if exists then
     -- An entry of which some events are not done is read again.
     from = done and entry or '(' .. place
   end
-  entries = redis.call('XRANGE', KEYS[1], from, '+', 'COUNT', ARGV[4])
+  entries = redis.call('XRANGE', KEYS[1], from, LARGEST_GENERATION, 'COUNT', ARGV[4])
 end
 return {incarnation, of, place, passed, total, entries}
