@@ -133,6 +133,11 @@ class SessionsTable:
         return self.work / "folding"
 
     @property
+    def retention(self) -> Path:
+        """Where retention writes what it keeps of a file."""
+        return self.work / "retention"
+
+    @property
     def staging(self) -> Path:
         """Where files are written before they are moved to their places; it is there while a merge lasts."""
         return self.work / "staging"

@@ -118,8 +118,8 @@ class StreamState:
         incarnation: of the stream; empty if there is none.
         first: its oldest entry; None if it has none.
         last: the newest entry that it ever had.
-        deleted: the newest entry that somebody deleted by hand; trimming leaves no such trace. One of another program is
-            none: the gateway deletes those, and Redis keeps the trace.
+        deleted: the newest entry that somebody deleted by hand; trimming leaves no such trace. Those of other programs
+            do not count: the gateway deletes them.
     """
 
     incarnation: str = ""

@@ -79,6 +79,9 @@ def forget(lake: Path, principal: str, tell: Tell) -> Forgotten:
         raise NotReady(f"there are no tables in {lake}; name another lake")
     with _alone(lake):
         plan = lake / "checkpoints" / _PLAN
+        for torn in plan.parent.glob(f".{_PLAN}.*"):
+            # Of a run that ended while it wrote its plan, and it names whom.
+            torn.unlink()
         if plan.exists():
             begun = json.loads(plan.read_bytes())
             tell("finishing what an earlier run has begun")
@@ -107,7 +110,8 @@ def _alone(lake: Path) -> Iterator[None]:
             log.publish(newest)
         for job in ("ingest", "compact"):
             empty(layout.staging(job))
-        shutil.rmtree(table.staging, ignore_errors=True)
+        for left in (table.staging, table.folding, table.retention):
+            shutil.rmtree(left, ignore_errors=True)
         if gold.is_dir():
             with staging(gold):
                 yield

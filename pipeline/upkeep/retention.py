@@ -67,7 +67,7 @@ def _retain_sessions(lake: Path, limit: datetime, tell: Tell) -> int:
     files = sorted(table.root.glob("date=*/bucket-*.parquet"))
     if not files:
         return 0
-    place = table.work / "retention"
+    place = table.retention
     empty(place)
     for file in files:
         day = file.parent.name.removeprefix("date=")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import shutil
 from pathlib import Path
 
@@ -81,6 +82,31 @@ def test_twice_is_as_good_as_once(lake: Path) -> None:
     again = forget(lake, ALICE, quiet)
     assert (again.files, again.rows) == (0, 0)
     assert tables(lake) == once
+
+
+def test_what_killed_jobs_left_names_nobody_either(lake: Path) -> None:
+    """Files that tasks of the stream, or a retention, were writing."""
+    table = SessionsTable(lake)
+    rows = next(iter(table.root.glob("date=*/bucket-0.parquet")))
+    for folder in (table.folding, table.work / "retention"):
+        folder.mkdir()
+        shutil.copy(rows, folder / "part.parquet")
+    forget(lake, ALICE, quiet)
+    assert traces(lake, ALICE) == []
+
+
+def test_a_plan_that_was_not_written_to_its_end_names_nobody(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pids = itertools.count(1000)
+    monkeypatch.setattr("pipeline.bronze.files.os.getpid", lambda: next(pids))
+    plans, step = lake / "checkpoints", 0
+    while not any(plans.glob(".erasure.json*")):
+        step += 1
+        assert until_killed(functools.partial(forget, lake, ALICE, quiet), step)
+        assert not (plans / "erasure.json").exists(), "no step was found while the plan was written"
+    forget(lake, BOB, quiet)
+    assert [each.name for each in plans.iterdir() if each.is_file()] == []
+    forget(lake, ALICE, quiet)
+    assert traces(lake, ALICE) == []
 
 
 @pytest.mark.thorough
