@@ -183,6 +183,7 @@ def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
 def _retain(layout: Layout, log: CommitLog, before: int, staging: Path, tell: Tell) -> int:
     """Remove the hours that ended before an instant, each in one step; returns how many."""
     removed = 0
+    layout.keep_from(before // HOUR)
     for folder in layout.hours():
         hour = hour_of(folder)
         if hour is not None and (hour + 1) * HOUR <= before:

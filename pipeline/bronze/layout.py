@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from pipeline.bronze.files import write_whole
+
 SECOND: Final = 1_000_000
 """Microseconds."""
 
@@ -40,6 +42,34 @@ class Layout:
     def staging(self, job: str) -> Path:
         """Where a job prepares files: on the same file system, so that they can be moved in one step."""
         return self.root / "_staging" / job
+
+    @property
+    def _kept_from(self) -> Path:
+        return self.log / "kept-from"
+
+    def kept_from(self) -> int:
+        """Tell the hour from which on all is kept, in hours since 1970; 0 if nothing was ever removed.
+
+        Of earlier ones retention may have removed some.
+        """
+        try:
+            return int(self._kept_from.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def keep_from(self, hour: int) -> None:
+        """Note from which hour on all is kept, before any earlier one is removed; it never goes back.
+
+        Args:
+            hour: in hours since 1970.
+        """
+        if hour > self.kept_from():
+            write_whole(self._kept_from, str(hour).encode())
+
+    def is_kept(self, folder: Path) -> bool:
+        """Tell whether nothing can have been removed of an hour by retention."""
+        hour = hour_of(folder)
+        return hour is None or hour >= self.kept_from()
 
     def hours(self) -> list[Path]:
         """The folders of all hours that there are, in order."""

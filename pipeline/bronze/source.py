@@ -201,7 +201,8 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first commit of which all is there; what is older is for ``pipeline backfill``.
 
-        Retention removes hours and commits apart: of the first commits in the log some hours may be gone.
+        Retention removes hours and commits apart: of any commit some hours may be gone, because an event can come late.
+        There is nothing of them to wait for.
         """
         log = self._log
         known = log.sequences()
@@ -262,7 +263,9 @@ class BronzeStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _is_whole(self, commit: Commit) -> bool:
         if commit.sequence > self._log.published():
             return True  # its files are on their way
-        return all((self._root / each.path).parent.is_dir() for each in _events_of(commit))
+        layout = Layout(self._root)
+        folders = {(self._root / each.path).parent for each in _events_of(commit)}
+        return all(each.is_dir() or not layout.is_kept(each) for each in folders)
 
     def _newest(self) -> int:
         # Of a commit that was just written the files may still be on their way to their places.
@@ -341,7 +344,7 @@ def read_file(part: CommittedFile) -> Iterator[pa.RecordBatch]:
     """Read what a commit brought into one file.
 
     Raises:
-        NotReady: retention has removed it.
+        NotReady: somebody has removed it.
     """
     for table in read_columns(part, _ARROW.names):
         yield from table.to_batches()
@@ -350,22 +353,25 @@ def read_file(part: CommittedFile) -> Iterator[pa.RecordBatch]:
 def read_columns(part: CommittedFile, names: Sequence[str], wanted: pc.Expression | None = None) -> Iterator[pa.Table]:
     """Read some columns of what a commit brought into one file, or of its rows in what compaction has made of it.
 
+    Of a file that retention has removed there is nothing to read: an event can be too old when it comes.
+
     Args:
         part: which file.
         names: of the columns, as BRONZE has them.
         wanted: which rows.
 
     Raises:
-        NotReady: retention has removed it.
+        NotReady: somebody has removed it.
     """
     file = Path(part.root) / part.path
     try:
         yield shaped(_rows(file, names, wanted), file.parent, names)
     except FileNotFoundError:
         together = sorted(file.parent.glob("compacted-*.parquet"))
-        if not together:
+        if not together and Layout(Path(part.root)).is_kept(file.parent):
             raise NotReady(
-                f"{file} was removed by retention before it was read; compute the tables with `pipeline backfill`"
+                f"{file} is not there any more, though retention has not removed it; restore it from a copy, or remove "
+                "the checkpoint of this job below `checkpoints` and run `pipeline backfill`"
             ) from None
         own = (pc.field("batch") == part.batch) & (pc.field("stream") == part.stream)
         for each in together:

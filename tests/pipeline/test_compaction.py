@@ -314,11 +314,27 @@ def test_a_lake_without_bronze_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "typo").exists()
 
 
+def test_a_stream_goes_on_past_what_retention_has_removed(tmp_path: Path) -> None:
+    """Such as one late event: it stands in the newest commit, and is too old at once."""
+    records = fill(tmp_path, batches=2)
+    late = [event(90, at=NOW - 9 * DAY), event(91)]
+    take_in(tmp_path, [batch_of({"1-8": entry(late)})])
+    assert put_together(tmp_path, keep=2 * 86_400.0, later=0).removed == 1
+    stream = BronzeStream(bronze_of(tmp_path).root, 2)
+
+    assert list(streamed(tmp_path, 0, stream)) == [each["id"] for each in [*records, late[1]]]
+    assert stream.initialOffset()["commit"] == 0
+    # It stays known when less is kept for a while, and when more is.
+    put_together(tmp_path, keep=20 * 86_400.0, later=0)
+    assert len(list(streamed(tmp_path, 2, stream))) == 6
+
+
 def test_a_stream_is_told_when_its_file_was_removed(tmp_path: Path) -> None:
     fill(tmp_path)
-    put_together(tmp_path, keep=3600.0, later=0)
+    for folder in bronze_of(tmp_path).hours():
+        shutil.rmtree(folder)
 
-    with pytest.raises(NotReady, match="removed by retention"):
+    with pytest.raises(NotReady, match="is not there any more, though"):
         list(streamed(tmp_path, 3, BronzeStream(bronze_of(tmp_path).root, 2)))
 
 
