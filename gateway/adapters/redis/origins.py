@@ -19,7 +19,7 @@ from gateway.adapters.redis.topics import FORGET_COUNT, RESTORED_REMOVAL_MS
 from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.topics.topics import topic_partition
 from gateway.core.topics.versions import place_of
-from gateway.core.types import EventId, TopicPath, Version
+from gateway.core.types import LARGEST_GENERATION, EventId, TopicPath, Version
 from gateway.core.wire.errors import GatewayError
 from gateway.core.zones.routes import Arrival, ClusterId
 from gateway.core.zones.stamps import Mark, Origin, Stamp, StreamPlace
@@ -197,7 +197,8 @@ class RedisOrigins:
             position itself: where that is, nothing behind it has been cut off. None if nothing follows yet.
         """
         first = f"{position.grid_generation}-{position.sequence}"
-        ask: Command = ("XRANGE", key, first, "+", "COUNT", limit + 1)
+        # What another program appended behind looks like the beginning of a generation.
+        ask: Command = ("XRANGE", key, first, LARGEST_GENERATION, "COUNT", limit + 1)
         entries = await self._grid.batcher.call(ask)
         if not entries:
             # Nothing follows, unless what is there now is another stream.

@@ -18,7 +18,7 @@ from gateway.core.journal import write_records
 from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
-from gateway.ports import ClaimRefused, GridState, JournalBatch, NodeReport, Ownership, SessionRecord
+from gateway.ports import ClaimRefused, GridState, JournalBatch, NodeReport, Ownership, SessionRecord, TailBatch
 from tests.contract.test_revocations import Listener
 from tests.integration.redis.support import (
     N1,
@@ -428,6 +428,22 @@ async def test_a_replaced_journal_is_begun_anew(bench: Bench) -> None:
     assert not isinstance(result, Exception)
     assert await bench.server.call("XLEN", key(bench, "journal", "j0")) == 1
     assert skipped(metrics) == 1
+
+
+# --- Links between clusters -------------------------------------------------------------------------------------------
+
+
+async def test_what_is_sent_to_other_clusters_goes_on_past_a_foreign_entry(bench: Bench) -> None:
+    grid, _ = await measured(bench)
+    publisher = Publisher(grid)
+    position = await grid.topics.position(PARTITION)
+    await publisher.publish(1)
+    await bench.server.call("XADD", key(bench, "stream", f"t{PARTITION}"), "*", "temperature", "21.5")
+    first = await grid.origins.read_after(PARTITION, position, 10)
+    assert isinstance(first, TailBatch)
+    assert len(first.values) == 1
+    assert await grid.origins.read_after(PARTITION, first.position, 10) is None
+    assert first.position.grid_generation == 1
 
 
 # --- Hooks ------------------------------------------------------------------------------------------------------------
