@@ -66,6 +66,11 @@ class Layout:
         if hour > self.kept_from():
             write_whole(self._kept_from, str(hour).encode())
 
+    def whole_from(self) -> date:
+        """Tell the first day (UTC) of which retention has removed nothing."""
+        hours = self.kept_from()
+        return (_EPOCH + timedelta(days=-(-hours // 24))).date() if hours else date.min
+
     def is_kept(self, folder: Path) -> bool:
         """Tell whether nothing can have been removed of an hour by retention."""
         hour = hour_of(folder)

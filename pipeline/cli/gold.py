@@ -39,7 +39,7 @@ def gold(*, configuration: Configuration, first: datetime | None, last: datetime
         teller.working("starting Spark"),
         spark_of(configuration, "gold", sized([lake.bronze, lake.sessions])) as spark,
     ):
-        for name, rows in write_gold(sources_of(spark, lake), lake.gold, days):
+        for name, rows in write_gold(sources_of(spark, lake), lake.gold, days, teller.note):
             result(f"{rows:>12,} rows of {name}")
 
 

@@ -25,6 +25,7 @@ from pyspark.sql import functions as f
 
 from gateway.core.journal import events
 from pipeline.bronze.files import in_turn
+from pipeline.bronze.layout import bronze_of
 from pipeline.errors import PipelineError
 from pipeline.gold.incidents import found_incidents, incident_sessions, incidents
 from pipeline.gold.loads import capacity, traffic
@@ -37,6 +38,7 @@ from pipeline.gold.storms import storms
 from pipeline.gold.words import ENDED
 from pipeline.gold.zones import masters, zone_links
 from pipeline.lake import Lake
+from pipeline.progress import Tell
 from pipeline.sentences import sentence_of
 from pipeline.spark import address
 
@@ -125,11 +127,13 @@ class Sources(NamedTuple):
         bronze: events.
         silver: sessions.
         rejected: what could not be an event.
+        whole_from: the first day of which retention has removed nothing.
     """
 
     bronze: DataFrame
     silver: DataFrame
     rejected: DataFrame
+    whole_from: date = date.min
 
 
 def sources_of(spark: SparkSession, lake: Lake) -> Sources:
@@ -138,7 +142,8 @@ def sources_of(spark: SparkSession, lake: Lake) -> Sources:
     Raises:
         NotReady: there are no events, or nobody has made sessions of them.
     """
-    return Sources(lake.read_bronze(spark), lake.read_sessions(spark), lake.read_rejected(spark))
+    whole_from = bronze_of(lake.folder).whole_from()
+    return Sources(lake.read_bronze(spark), lake.read_sessions(spark), lake.read_rejected(spark), whole_from)
 
 
 def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambda frame: frame) -> dict[str, DataFrame]:
@@ -148,7 +153,7 @@ def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambd
         sources: what they are made of.
         keep: is given each frame that several tables are made of, and may keep its rows.
     """
-    bronze, silver, rejected = sources
+    bronze, silver, rejected, _ = sources
     seldom = keep(bronze.where(f.col("type").isin(*SELDOM)).select(*SELDOM_COLUMNS))
     days = keep(days_of_runs(bronze))
     found = keep(found_incidents(days, seldom))
@@ -170,14 +175,17 @@ def make_tables(sources: Sources, keep: Callable[[DataFrame], DataFrame] = lambd
     }
 
 
-def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str, int]]:
+def write_gold(sources: Sources, folder: Path, days: Days, tell: Tell = lambda _: None) -> Iterator[tuple[str, int]]:
     """Write the rows of some days of all gold tables.
+
+    Days of which retention has removed events stay as they are: nobody could tell them again.
 
     Args:
         sources: what they are made of.
         folder: of gold.
         days: which. If one end is open, it is that of the events: what is older stays as it is, even if bronze no
             longer goes back so far.
+        tell: is told of days that stay as they are though they were asked for.
 
     Yields:
         The name of each table that has been written, and how many rows of these days it has.
@@ -188,6 +196,11 @@ def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str
     held = _closed(sources, days)
     if held is None:
         return
+    if held[0] < sources.whole_from:
+        tell(f"days before {sources.whole_from} stay as they are: retention has removed events of them")
+        if held[1] < sources.whole_from:
+            return
+        held = sources.whole_from, held[1]
     first, last = held
     days = Days(first, last)
     kept: list[DataFrame] = []
@@ -196,7 +209,7 @@ def write_gold(sources: Sources, folder: Path, days: Days) -> Iterator[tuple[str
         kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return kept[-1]
 
-    bronze, silver, rejected = sources
+    bronze, silver, rejected, _ = sources
     try:
         read = Sources(bronze.where(days.hold("date", CONTEXT)), silver.where(lived(first, last)), rejected)
         tables = make_tables(read, keep)

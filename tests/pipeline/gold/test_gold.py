@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import TimestampType
 
+from pipeline.bronze.layout import bronze_of
 from pipeline.errors import PipelineError
 from pipeline.generate.texts import incarnation
 from pipeline.generate.units import MINUTE
@@ -108,6 +110,32 @@ def test_a_table_that_fails_fails_alone(
     written = {each.parts[-3] for each in tmp_path.rglob("part.parquet")}
     assert written == {"one", "other"}
     assert not list(tmp_path.glob(f"{job.STAGING}/*"))
+
+
+def test_what_retention_has_touched_stays_as_it_was(
+    lake: Lake, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest day lacks hours, and those before it are gone, whichever days are asked for."""
+    before, oldest, whole = (date(2025, 12, 31) + timedelta(days=each) for each in range(-1, 2))
+    rows = spark.createDataFrame([(1, before), (1, oldest), (1, whole)], "n INT, date DATE")
+    later = spark.createDataFrame([(2, oldest), (2, whole)], "n INT, date DATE")
+    layout = bronze_of(tmp_path)
+    layout.log.mkdir(parents=True)
+    sources = job.sources_of(spark, lake)
+    assert (sources.whole_from, layout.whole_from()) == (date.min, date.min)
+    monkeypatch.setattr(job, "make_tables", lambda *_: {"one": rows})
+    assert dict(job.write_gold(sources, tmp_path / "gold", job.Days(before))) == {"one": 3}
+    for hour, first in ((23, whole), (24, whole), (25, whole + timedelta(days=1))):
+        layout.keep_from((oldest - date(1970, 1, 1)).days * 24 + hour)
+        assert layout.whole_from() == first
+    monkeypatch.setattr(job, "make_tables", lambda *_: {"one": later})
+    told: list[str] = []
+    for days in (job.Days(), job.Days(before), job.Days(before, oldest)):
+        list(job.write_gold(sources._replace(whole_from=whole), tmp_path / "gold", days, told.append))
+    found = {each.parent.name[5:]: pq.read_table(each)["n"].to_pylist() for each in tmp_path.rglob("part.parquet")}
+    assert found == {str(before): [1], str(oldest): [1], str(whole): [2]}
+    assert len(told) == 3
+    assert "days before 2026-01-01 stay as they are" in told[0]
 
 
 def test_two_deaths_near_each_other_are_two_incidents_and_may_share_sessions(lake: Lake, gold: dict[str, int]) -> None:
