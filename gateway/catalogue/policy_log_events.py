@@ -39,3 +39,10 @@ SELECTIONS_WITHDRAWN = LogEvent(
     "client was notified.",
     ("session", "principal", "selectors"),
 )
+CONSUMERS_WITHDRAWN = LogEvent(
+    "consumers_withdrawn",
+    Level.INFO,
+    "A session consumed from queues from which its principal may not consume any more. It consumes from them no more, "
+    "what it held of them goes back, and the client was notified.",
+    ("session", "principal", "queues"),
+)

@@ -305,6 +305,16 @@ EXPECTED: Final[dict[str, Packet | list[Packet]]] = {
             selections=("+prices/public/**",),
         ),
     ),
+    "notice-of-withdrawn-queues": session(
+        47,
+        Notice(
+            "permissions_withdrawn",
+            "you may not consume from 'jobs/render' any more",
+            withdrawn=(),
+            selections=("+prices/public/**",),
+            queues=("jobs/render",),
+        ),
+    ),
     "numbers-that-follow": [
         session(51, Notice("values_reread", "51"), 12),
         session(52, Notice("values_reread", "52")),

@@ -216,9 +216,11 @@ def test_replies_are_read_as_written(reply: Reply, packet_id: Any, received: Any
     ]
 
 
-@given(text, text, ids, acknowledged)
-def test_notices_are_read_as_written(code: str, message: str, packet_id: Any, received: Any) -> None:
-    notice = Notice(code, message)
+@given(text, text, st.none() | st.lists(text, max_size=3).map(tuple), ids, acknowledged)
+def test_notices_are_read_as_written(
+    code: str, message: str, queues: tuple[str, ...] | None, packet_id: Any, received: Any
+) -> None:
+    notice = Notice(code, message, queues=queues)
     assert decode_from_server(number(encode_notice(notice), packet_id, received)) == [
         SessionPacket(packet_id, received, notice)
     ]

@@ -460,6 +460,16 @@ export class Consumers {
     this.#askAgain([...this.#consumers.values()].filter(({ queue }) => isReserved(queue)));
   }
 
+  /**
+   * The session may not consume from a queue any more.
+   *
+   * @param {string} queue
+   * @param {Error} error
+   */
+  lost(queue, error) {
+    this.#consumers.get(queue)?.end(error);
+  }
+
   /** @param {MessageConsumer[]} consumers */
   #askAgain(consumers) {
     for (const consumer of consumers) {

@@ -130,7 +130,7 @@ export const SUBPROTOCOL = "gateway.v1.json";
  * @property {string[]} missing - Topics of which it is, some of them.
  *
  * @typedef {{type: "notice", code: string, message: string, withdrawn: string[], selections: string[],
- *   partitions: number[] | null, positions: Record<string, string>, request: number | null}} NoticeBody
+ *   partitions: number[] | null, positions: Record<string, string>, request: number | null, queues: string[]}} NoticeBody
  * @typedef {UpdateBody | MessageBody | QuestionBody | AnsweredBody | ReplyBody | NoticeBody} SessionBody
  * @typedef {{type: "session", id: number, received: number | null, body: SessionBody}} SessionPacket
  * @typedef {Welcome | Ack | Ping | GoAway | Topology | Bye | ErrorPacket | SessionPacket} Packet
@@ -280,6 +280,7 @@ const BODIES = new Map(
         partitions: optional(packet, "partitions", counts),
         positions: texts(packet, "positions"),
         request: optional(packet, "request", (_, name) => count(packet, name, 1)),
+        queues: list(packet, "queues"),
       }),
     ],
   ]),

@@ -20,7 +20,7 @@ import { Connection } from "./connection.js";
 import { PACKET_OVERHEAD } from "./content.js";
 import { EXPIRED } from "./credentials.js";
 import { sleep } from "./environment.js";
-import { RemoteProtocolError, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
+import { Forbidden, RemoteProtocolError, SessionClosed, SessionEnded, SessionFailed } from "./errors.js";
 import { History } from "./history.js";
 import { policyOf, SessionMachine } from "./machine.js";
 import { Positions } from "./positions.js";
@@ -514,7 +514,7 @@ export class Supervisor {
 
   /** @param {import("./packets.js").NoticeBody} notice */
   #noticed(notice) {
-    const { code, message, withdrawn, selections, partitions } = notice;
+    const { code, message, withdrawn, selections, partitions, queues } = notice;
     if (code === NoticeCode.WITHHELD) return; // what they are about is declared by the notice that follows
     if (code === NoticeCode.SNAPSHOTS_COMPLETE) return this.#positions.completed(notice); // nothing that an application would have to know
     if (code === NoticeCode.VALUES_REREAD) this.#positions.reread(partitions);
@@ -526,6 +526,7 @@ export class Supervisor {
     }
     if (code === NoticeCode.PERMISSIONS_WITHDRAWN) {
       this.sender.withdrawn(withdrawn, selections);
+      for (const queue of queues) this.assigned.consumers.lost(queue, new Forbidden(message));
       this.#declare({ code, message, withdrawn, selections });
     } else {
       this.#declare({ code, message, ...(partitions === null ? {} : { partitions }) });

@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { Calls } from "../src/calls.js";
 import { Consumers } from "../src/consumers.js";
-import { NotHeld, RequestRefused } from "../src/errors.js";
+import { Forbidden, NotHeld, RequestRefused } from "../src/errors.js";
 
 const QUEUE = "jobs/render";
 
@@ -156,4 +156,18 @@ test("what the grid may have lost with a queue that nobody describes is asked fo
   consumers.doubt();
   await assert.rejects(next, refused);
   assert.deepEqual(asks, [{ type: "consume", queue: "$shared-a/b", credit: 4, mode: "each" }]);
+});
+
+test("a queue from which the session may not consume any more ends its consumer, and no other one", async () => {
+  const { consumers, consumer, next } = await consuming();
+  const other = await consumers.consume("kept", { credit: 4, ack: "each" }, {});
+  consumers.received(message(1));
+  consumers.lost(QUEUE, new Forbidden("not any more"));
+  consumers.lost("unknown", new Forbidden("not any more"));
+  assert.equal((await next()).id, 101);
+  await assert.rejects(next(), Forbidden);
+  consumers.received(message(2));
+  assert.equal(consumer.waiting, 0);
+  consumers.received({ ...message(1), queue: "kept" });
+  assert.equal(other.waiting, 1);
 });

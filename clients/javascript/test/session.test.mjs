@@ -386,6 +386,17 @@ test("rights that are withdrawn are not asked for again", async () => {
   assert.equal(connection.packets.length, 2);
 });
 
+test("a consumer ends from whose queue the session may not consume any more", async () => {
+  const network = new Network();
+  const session = await open(network, {}, { supports: ["queues"] });
+  const asking = session.consume("jobs");
+  await settle();
+  network.last.say({ id: 1, type: "reply", request: 1 });
+  const consumer = await asking;
+  network.last.say({ id: 2, type: "notice", code: "permissions_withdrawn", message: "no", withdrawn: [], selections: [], queues: ["jobs"] });
+  await assert.rejects(consumer[Symbol.asyncIterator]().next(), { name: "Forbidden", message: "no" });
+});
+
 test("a page that is loaded again goes on with its session, as one without its buffers", async () => {
   const network = new Network();
   const kept = new Map();

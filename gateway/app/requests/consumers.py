@@ -13,6 +13,7 @@ it; so nothing of this goes along when a session is handed over. Nothing here as
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import nullcontext
 from math import inf
 from typing import Final
@@ -30,6 +31,7 @@ from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.destinations.reserved import SHARED, TEMPORARY
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import State
+from gateway.core.topics.selectors import Selector
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import DeliveryTag, RequestNumber, TopicPath
 from gateway.core.wire.codec import encode_message
@@ -96,13 +98,16 @@ class Consumers:
 
     # --- Begun and ended ----------------------------------------------------------------------------------------------
 
-    async def attach(self, session: Session, queue: TopicPath, terms: Terms, *, declares: bool) -> AttachRefused | None:
+    async def attach(
+        self, session: Session, queue: TopicPath, terms: Terms, *, selector: Selector | None, declares: bool
+    ) -> AttachRefused | None:
         """Let a session consume, and send it what it holds; returns why not.
 
         Args:
             session: that consumes.
             queue: which.
             terms: of its client.
+            selector: of the topics of its shared subscription; None if it is another queue.
             declares: whether the session may make the queue, if it is a temporary one of its own that is not there.
 
         Raises:
@@ -119,7 +124,8 @@ class Consumers:
                         self._drop(session, known)
                     return attached
                 if not session.dropped:
-                    self._attached(session, Consumer(queue, partition, terms, attached.position), attached)
+                    consumer = Consumer(queue, partition, terms, attached.position, selector)
+                    self._attached(session, consumer, attached)
         return None
 
     async def _ask(
@@ -142,7 +148,7 @@ class Consumers:
         known = session.consumers.get(consumer.queue)
         if known is not None and known.terms.mode is consumer.terms.mode:
             # Another credit: what the client was sent is not sent again.
-            known.terms = consumer.terms
+            known.terms, known.selector = consumer.terms, consumer.selector
             self._take_in(session, known, attached)
             self._feeder.settled(consumer.queue)
             return
@@ -168,6 +174,29 @@ class Consumers:
         async with consumer.asking:
             await self._store.detach_consumer(session, queue, consumer.seen)
             self._drop(session, consumer)
+
+    def withdraw(self, session: Session, consumers: Sequence[Consumer]) -> None:
+        """Send a session nothing of some queues any more, from now on; the grid is told soon.
+
+        Whoever asks meanwhile to consume from one of them waits until that is done: it is told with ``asking`` held.
+        """
+        for consumer in consumers:
+            consumer.is_withdrawn = True
+            self._background.once(self._withdraw(session, consumer), f"withdraw-consumer-{session.id}")
+
+    async def _withdraw(self, session: Session, consumer: Consumer) -> None:
+        async with consumer.asking:
+            # Once its client asks for everything again, it is refused, and leaves then.
+            while not session.dropped and self._is_known(session, consumer):
+                try:
+                    await self._store.detach_consumer(session, consumer.queue, consumer.seen)
+                    self._drop(session, consumer)
+                except GridUnavailable:
+                    await self._store.until_available()
+                except Outdated:
+                    continue
+                except SessionLost:
+                    return
 
     def forget(self, session: Session) -> None:
         """The session is not this node's any more, or its client asks for everything again."""
@@ -226,7 +255,11 @@ class Consumers:
                 try:
                     with self._followed.expecting(consumer.partition):
                         attached = await self._ask(
-                            session, consumer.queue, consumer.partition, consumer.terms, declares=True
+                            session,
+                            consumer.queue,
+                            consumer.partition,
+                            consumer.terms,
+                            declares=session.permissions.declare,
                         )
                         if not self._is_current(session, consumer):
                             return
@@ -308,6 +341,8 @@ class Consumers:
             found = await self._store.until_known(
                 lambda: self._queues.read(consumer.queue, [each.message for each in page])
             )
+            if not self._is_current(session, consumer):
+                return
             pairs = [(each, message) for each, message in zip(page, found, strict=True) if message is not None]
             consumer.times.update({each.tag: message.sent for each, message in pairs if each.tag in consumer.held})
             if consumer.terms.mode is AckMode.NONE and pairs:
@@ -376,6 +411,10 @@ class Consumers:
         self._metrics.add(catalogue.QUEUE_SETTLEMENTS, len(accepted), label=Settlement.ACCEPT.value)
         return accepted
 
+    @classmethod
+    def _is_current(cls, session: Session, consumer: Consumer) -> bool:
+        return not consumer.is_withdrawn and cls._is_known(session, consumer)
+
     @staticmethod
-    def _is_current(session: Session, consumer: Consumer) -> bool:
+    def _is_known(session: Session, consumer: Consumer) -> bool:
         return session.consumers is not None and session.consumers.get(consumer.queue) is consumer

@@ -21,7 +21,7 @@ from gateway.catalogue import queue_metrics as catalogue
 from gateway.core.destinations.reserved import RESERVED_LIMITS, TEMPORARY, may_consume, temporary_queue
 from gateway.core.session.pending import Work as Asked
 from gateway.core.session.server_session import number_used
-from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.topics.topics import is_reserved, parse_topic, shown, topic_partition
 from gateway.core.topics.work import Work
 from gateway.core.types import DeliveryTag, TopicPath
@@ -101,6 +101,7 @@ class Queueing:
         replicas = sessions.delivery.replicas
         self.feeder = SharedFeeder(context, store, pages, replicas, bounds_of(RESERVED_LIMITS))
         self.consumers = Consumers(context, store, sessions, self.feeder)
+        authorisation.tell_of_change(self.review)
 
     async def execute(self, session: Session, run: Sequence[Asked]) -> None:
         """Do what one request, or a run of one kind, asks for; see the methods of these.
@@ -245,7 +246,8 @@ class Queueing:
                 "sessions are not replicated here, so that nobody would give back what they hold",
                 code=ErrorCode.NOT_REPLICATED,
             )
-        await self._check_consume(session, queue)
+        permissions = session.permissions
+        selector = await self._check_consume(session, queue)
         consumers = session.consumers or {}
         if queue not in consumers and len(consumers) >= MOST_QUEUES:
             raise RequestRefused(
@@ -253,7 +255,9 @@ class Queueing:
             )
         await self._prepare(session, queue)
         terms = Terms(request.mode, min(request.credit, MOST_CREDIT), bounds_of(limits))
-        refused = await self.consumers.attach(session, queue, terms, declares=session.permissions.declare)
+        refused = await self.consumers.attach(
+            session, queue, terms, selector=selector, declares=session.permissions.declare
+        )
         if refused is AttachRefused.ABSENT:
             raise no_queue(queue)
         if refused is not None:
@@ -261,7 +265,20 @@ class Queueing:
             raise RequestRefused(
                 f"the queue {shown(queue)} has as many {what} as it may have", code=ErrorCode.TOO_MANY_CONSUMERS
             )
+        if session.permissions is not permissions:
+            # Whoever judged the session when the right went may not have found the consumer yet.
+            await self._check_consume(session, queue)
         session.reply(Reply(request=request.request))
+
+    def review(self, session: Session) -> None:
+        """Take from a session the consumers that it may not have any more, and tell its client."""
+        consumers = (session.consumers or {}).values()
+        withdrawn = [
+            each for each in consumers if not each.is_withdrawn and not self._authorisation.may_go_on(session, each)
+        ]
+        if withdrawn:
+            self.consumers.withdraw(session, withdrawn)
+            self._authorisation.declare_consumers(session, [each.queue for each in withdrawn])
 
     async def declare(self, session: Session, request: Declare) -> None:
         """Make a temporary queue; its number is that of the request, so that it is made once.
@@ -282,18 +299,31 @@ class Queueing:
             )
         session.reply(Reply(request=request.request, queue=queue))
 
-    async def _check_consume(self, session: Session, queue: TopicPath) -> None:
-        if not is_reserved(queue):
-            self._authorisation.check_consume(session, queue)
-            return
-        if not may_consume(queue, principal=session.principal, session=session.id):
+    async def _check_consume(self, session: Session, queue: TopicPath) -> Selector | None:
+        """Judge a consumer, and return the selector of its topics if it is one of a shared subscription.
+
+        A session that may not consume leaves: it may have consumed elsewhere, or before its right was withdrawn, and
+        what it holds shall not stay with it.
+        """
+        if is_reserved(queue) and not may_consume(queue, principal=session.principal, session=session.id):
             raise RequestRefused(f"the queue {shown(queue)} is another one's", code=ErrorCode.FORBIDDEN)
         if queue.startswith(TEMPORARY):
+            return None
+        selector = parse_selector((await self.feeder.look(queue)).selector) if is_reserved(queue) else None
+        try:
+            self._judge(session, queue, selector)
+        except RequestRefused:
+            await self.consumers.leave(session, queue)
+            raise
+        return selector
+
+    def _judge(self, session: Session, queue: TopicPath, selector: Selector | None) -> None:
+        if selector is None:
+            self._authorisation.check_consume(session, queue)
             return
-        source = await self.feeder.look(queue)
         judging = Work()
         try:
-            self._authorisation.check_select(session, parse_selector(source.selector), judging)
+            self._authorisation.check_select(session, selector, judging)
         finally:
             self._limits.charge_work(session, judging.taken // STEPS_PER_PACKET)
 

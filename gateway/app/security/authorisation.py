@@ -12,7 +12,7 @@ to enforce first and write then: promises need the grid (P4), taking away does n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -20,6 +20,7 @@ from gateway.app.context import Context
 from gateway.app.journal.session_events import SelectionsWithdrawn
 from gateway.app.registry.fenced_store import FencedStore
 from gateway.app.registry.sessions import Sessions
+from gateway.app.session.consumer import Consumer
 from gateway.app.session.session import Session
 from gateway.app.session.subject import Subject
 from gateway.catalogue import metrics as catalogue
@@ -30,7 +31,7 @@ from gateway.core.policy.system_roles import is_of_system, permissions_of_system
 from gateway.core.topics.selections import Selections
 from gateway.core.topics.selector_sets import Common
 from gateway.core.topics.selectors import Selector
-from gateway.core.topics.topics import shown
+from gateway.core.topics.topics import is_reserved, shown
 from gateway.core.topics.work import Work
 from gateway.core.types import TopicPath
 from gateway.core.wire.codes import ErrorCode, MirrorMode
@@ -81,11 +82,19 @@ class Authorisation:
         self._reviewing = False
         self._review_again = False
         self._replaced = False
+        self._when_changed: list[Callable[[Session], None]] = []
 
     @property
     def policy(self) -> Policy:
         """The policy of this moment."""
         return self._policy
+
+    def tell_of_change(self, when_changed: Callable[[Session], None]) -> None:
+        """Have *when_changed* called with each session that may do something else than before.
+
+        It takes from the session at once what else it may not have any more. Its selections are seen to here.
+        """
+        self._when_changed.append(when_changed)
 
     # --- What is asked for --------------------------------------------------------------------------------------------
 
@@ -192,6 +201,14 @@ class Authorisation:
             self._metrics.add(catalogue.FORBIDDEN, label="consume")
             raise _forbidden(f"you may not consume from {shown(queue)}")
 
+    @staticmethod
+    def may_go_on(session: Session, consumer: Consumer) -> bool:
+        """Tell whether a consumer of a session is allowed by what the session may do now."""
+        if consumer.selector is not None:
+            return session.permissions.may_select(consumer.selector)
+        # A temporary queue is the session's own.
+        return is_reserved(consumer.queue) or session.permissions.may_consume(consumer.queue)
+
     def check_request(self, session: Session, path: TopicPath, *, addressed: bool) -> None:
         """Let pass a question.
 
@@ -250,7 +267,8 @@ class Authorisation:
             The selectors that were withdrawn; to be declared by ``declare`` when the session can be told.
         """
         permissions = self.permissions_of(session)
-        if permissions is not session.permissions:
+        has_changed = permissions is not session.permissions
+        if has_changed:
             session.permissions = permissions
             self.withhold(session)
         in_force = self._delivery.in_force(session)
@@ -260,6 +278,9 @@ class Authorisation:
         elif in_force is not selections and self._narrow(permissions, in_force).withdrawn:
             # Another node has had the session since, and what was in force here is not what it has selected now.
             self._delivery.mute(session)
+        if has_changed:
+            for tell in self._when_changed:
+                tell(session)
         return tuple(each.text for each in withdrawn)
 
     def withhold(self, session: Session) -> None:
@@ -272,7 +293,7 @@ class Authorisation:
         """Tell the client, the grid and the journal what ``enforce`` has withdrawn, if anything."""
         if not withdrawn:
             return
-        named = ", ".join(map(shown, withdrawn[:NAMED])) + (", …" if len(withdrawn) > NAMED else "")
+        named = _named(withdrawn)
         self._delivery.notify(
             (session,),
             Notice(
@@ -284,6 +305,20 @@ class Authorisation:
         )
         self._announce(SelectionsWithdrawn(session, withdrawn))
         self.record(session)
+
+    def declare_consumers(self, session: Session, queues: Sequence[TopicPath]) -> None:
+        """Tell the client and the log from which queues a session may not consume any more."""
+        self._delivery.notify(
+            (session,),
+            Notice(
+                NoticeCode.PERMISSIONS_WITHDRAWN,
+                f"you may not consume from {_named(queues)} any more",
+                withdrawn=(),
+                selections=session.selections.to_wire(),
+                queues=tuple(queues),
+            ),
+        )
+        self._log.emit(events.CONSUMERS_WITHDRAWN, session=session.id, principal=session.principal, queues=list(queues))
 
     def record(self, session: Session) -> None:
         """Have the grid hold the session's selections as they are here, soon."""
@@ -348,6 +383,11 @@ class Authorisation:
 
 def _forbidden(message: str) -> RequestRefused:
     return RequestRefused(message, code=ErrorCode.FORBIDDEN)
+
+
+def _named(names: Sequence[str]) -> str:
+    """Name some of what is withdrawn."""
+    return ", ".join(map(shown, names[:NAMED])) + (", …" if len(names) > NAMED else "")
 
 
 def _part(selector: Selector, allowed: Common) -> str:

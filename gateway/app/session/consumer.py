@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final, NamedTuple
 
+from gateway.core.topics.selectors import Selector
 from gateway.core.types import DeliveryTag, MessageId, TopicPath
 from gateway.core.wire.queue_packets import (
     AckMode,
@@ -38,6 +39,7 @@ class Consumer:
         partition: of the queue.
         terms: by which it does.
         position: in the deliveries of the partition, up to which all that was assigned is known.
+        selector: of the topics of its shared subscription; None if it consumes from another queue.
 
     Attributes:
         queue: as given.
@@ -54,6 +56,8 @@ class Consumer:
         reading: messages are being read.
         accepting: messages are being accepted for the client.
         waking: it will be looked at again in a moment.
+        selector: as given.
+        is_withdrawn: the session may not consume any more, and the grid is about to be told.
         asking: held while the grid is asked to change whether, and by which terms, the session consumes.
     """
 
@@ -61,6 +65,7 @@ class Consumer:
         "accepting",
         "asking",
         "held",
+        "is_withdrawn",
         "partition",
         "pending",
         "position",
@@ -68,6 +73,7 @@ class Consumer:
         "reading",
         "ready",
         "seen",
+        "selector",
         "settling",
         "terms",
         "times",
@@ -75,11 +81,19 @@ class Consumer:
         "waking",
     )
 
-    def __init__(self, queue: TopicPath, partition: int, terms: Terms, position: StreamPosition) -> None:
+    def __init__(
+        self,
+        queue: TopicPath,
+        partition: int,
+        terms: Terms,
+        position: StreamPosition,
+        selector: Selector | None = None,
+    ) -> None:
         self.queue = queue
         self.partition = partition
         self.terms = terms
         self.position = position
+        self.selector = selector
         self.held: dict[DeliveryTag, MessageId] = {}
         self.times: dict[DeliveryTag, int] = {}
         self.pending: deque[Assignment] = deque()
@@ -87,7 +101,7 @@ class Consumer:
         self.unseen: deque[tuple[int, DeliveryTag]] = deque()
         self.settling: list[DeliveryTag] = []
         self.seen = DeliveryTag(0)
-        self.reading = self.accepting = self.waking = False
+        self.reading = self.accepting = self.waking = self.is_withdrawn = False
         self.asking = asyncio.Lock()
 
     def assign(self, messages: tuple[Assignment, ...]) -> None:

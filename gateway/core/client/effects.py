@@ -171,7 +171,7 @@ class FailedOver:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLost:
-    """A session that goes on elsewhere may not consume there, or the queue was lost with the grid.
+    """A session may not consume any more, or not where it goes on, or the queue was lost with the grid.
 
     Attributes:
         queue: from which queue.

@@ -42,7 +42,7 @@ from gateway.core.client.effects import (
     RequestGivenUp,
 )
 from gateway.core.client.endings import Ending
-from gateway.core.client.errors import GatewayError, RequestRefused, SessionClosed, SessionEnded
+from gateway.core.client.errors import GatewayError, RequestRefused, SessionClosed, SessionEnded, refusal
 from gateway.core.client.handshake import ResumeRole
 from gateway.core.client.options import LEAVE_TIMEOUT, ClientOptions
 from gateway.core.client.positions import Positions
@@ -61,6 +61,7 @@ from gateway.core.wire.codes import (
     GOING_AWAY,
     NORMAL,
     PING_TIMEOUT,
+    ErrorCode,
     Numbering,
     Outcome,
     Reconnect,
@@ -460,7 +461,10 @@ class ClientMachine(Attempts):
         if notice.code == packets.NoticeCode.PERMISSIONS_WITHDRAWN:
             withdrawn, selections = notice.withdrawn or (), notice.selections or ()
             self._opened_sender.withdrawn(selections)
-            declared = SelectionsWithdrawn(notice.code, notice.message, withdrawn, selections)
+            if withdrawn or not notice.queues:
+                declared = SelectionsWithdrawn(notice.code, notice.message, withdrawn, selections)
+            for queue in notice.queues or ():
+                self._consumer_lost(queue, refusal(ErrorCode.FORBIDDEN, notice.message))
         elif notice.code == packets.NoticeCode.VALUES_REREAD:
             self._positions.reread(notice.partitions)
             declared = ValuesReread(notice.code, notice.message, notice.partitions or ())

@@ -498,7 +498,7 @@ class NoticeCode(StrEnum):
     ADMINISTRATOR = "administrator"
     """A message of an administrator, for people."""
     PERMISSIONS_WITHDRAWN = "permissions_withdrawn"
-    """The session may not select any more what it had selected; no update of it follows."""
+    """The session may not select any more what it had selected, or may not consume; nothing of it follows."""
     WITHHELD = "withheld"
     """Stands in for an update of a topic that the session may not select any more."""
     SNAPSHOTS_COMPLETE = "snapshots_complete"
@@ -519,6 +519,7 @@ class Notice:
         partitions: topic partitions that are concerned, sorted; None if this is not about some of them.
         positions: of each of them, the event up to which the session has been sent everything; None likewise.
         request: the subscribe that this is about; None if it is about none.
+        queues: that the session may not consume from any more; None if this is not about them.
     """
 
     code: str
@@ -528,6 +529,7 @@ class Notice:
     partitions: tuple[int, ...] | None = None
     positions: Mapping[int, EventId] | None = None
     request: RequestNumber | None = None
+    queues: tuple[str, ...] | None = None
 
 
 ClientRequest: TypeAlias = (

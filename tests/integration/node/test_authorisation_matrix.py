@@ -15,9 +15,9 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.core.policy.permissions import Policy, Role, parse_template
-from gateway.core.types import SessionId
+from gateway.core.types import SessionId, TopicPath
 from gateway.ports import Credentials, GridState, Identity, SessionRecord
-from tests.support.nodes import TestNode, eventually, running_node
+from tests.support.nodes import TestNode, declare_queues, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 from tests.support.times import time_limit
 
@@ -25,6 +25,13 @@ pytestmark = pytest.mark.promise("P2")
 
 NO_BUFFERS: Final = 9007199254740991
 """What a client says whose buffers are gone (protocol 5.4.4)."""
+
+
+JOBS: Final = "a/jobs"
+"""The queue of the rights to send and to consume."""
+
+SUPPORTS: Final = ["queues", "questions"]
+"""What the session names, so that it may use all of its rights."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,16 @@ RIGHTS: Final = {
         Role(publish=(parse_template("a/**"),)), "a/x", {"type": "publish", "topic": "a/x", "value": "by right"}
     ),
     "properties": Right(Role(properties=frozenset({"desk"})), "a/x", {"type": "properties", "set": {"desk": "rates"}}),
+    "send": Right(Role(send=(parse_template("a/**"),)), "a/x", {"type": "send", "queue": JOBS, "value": "by right"}),
+    "consume": Right(
+        Role(consume=(parse_template("a/**"),)), "a/x", {"type": "consume", "queue": JOBS, "credit": 4, "mode": "each"}
+    ),
+    "presence": Right(
+        Role(presence=(parse_template("a/**"),)),
+        "a/x",
+        {"type": "subscribe", "selector": "$presence/a/x/$count"},
+        "$presence/a/x/$count",
+    ),
 }
 
 KEPT: Final = Role(
@@ -90,7 +107,8 @@ class Case:
 
     async def open(self) -> None:
         await self.raw.connect()
-        self.welcome = await self.raw.hello(properties={"desk": "fx"} if self.may_set_desk else {})
+        properties = {"desk": "fx"} if self.may_set_desk else {}
+        self.welcome = await self.raw.hello(properties=properties, supports=SUPPORTS)
         await self.promised({"type": "subscribe", "selector": "kept/**"})
         await self.promised(self.right.request)
 
@@ -130,6 +148,7 @@ class Case:
             attempt=attempt,
             received=self.received if buffers else 0,
             oldest=self.sent + 1 if buffers else NO_BUFFERS,
+            supports=SUPPORTS,
         )
         assert self.welcome["type"] == "welcome", self.welcome
         if self.welcome["outcome"] == "failed_over":
@@ -153,6 +172,15 @@ class Case:
                 await feed.send(packet)
                 reply = await feed.expect("reply")
                 assert "error" not in reply, reply
+
+    async def nothing_is_left(self) -> None:
+        """Wait until the session neither consumes nor handles anything, as the grid knows it."""
+        async with time_limit(5.0):
+            while (  # noqa: ASYNC110 - it is the grid that changes
+                await self.n2.gateway.node._context.grid.queues.consumers(TopicPath(JOBS))
+                or f"handler {self.welcome['session']}" in self.memory._data.exchanges.inventory()
+            ):
+                await asyncio.sleep(0.005)
 
     async def record(self) -> SessionRecord | None:
         return await self.n2.gateway.node._context.grid.sessions.find(SessionId(self.welcome["session"]))
@@ -313,6 +341,8 @@ async def case(request: pytest.FixtureRequest) -> AsyncIterator[Case]:
             first_packets._hello_handler._authentication._authenticator = Vouching()
             node.gateway.node.authorisation.reload(policy(right))
             await eventually(lambda node=node: not node.gateway.node.authorisation._reviewing)  # type: ignore[misc]
+        await declare_queues(n1, JOBS)
+        await eventually(lambda: len(n2.gateway.node.destinations.table) == 1)
         case = Case(memory, n1, n2, right, RawClient(n1.url))
         await case.open()
         yield case
@@ -338,6 +368,7 @@ async def test_a_right_withdrawn_is_gone_and_the_others_work(case: Case, way: Wa
     # What it asks for.
     reply = await case.ask(case.right.request)
     assert reply["error"]["code"] == "forbidden", reply
+    await case.nothing_is_left()
     await case.promised({"type": "publish", "topic": "kept/y", "value": "mine"})
     await case.promised({"type": "properties", "set": {"kept": "yes"}})
     await case.promised({"type": "subscribe", "selector": "kept/y"})

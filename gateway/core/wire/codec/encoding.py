@@ -363,6 +363,8 @@ def encode_notice(notice: Notice) -> bytes:
         content["positions"] = named_by_number(notice.positions)
     if notice.request is not None:
         content["request"] = notice.request
+    if notice.queues is not None:
+        content["queues"] = notice.queues
     return _body(content)
 
 

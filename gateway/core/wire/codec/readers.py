@@ -362,6 +362,7 @@ def _notice(packet: Object) -> Notice:
         _read_numbers(packet, "partitions"),
         read_positions(packet, "positions") if packet.get("positions") is not None else None,
         request_number(packet) if packet.get("request") is not None else None,
+        _read_list(packet, "queues"),
     )
 
 

@@ -13,8 +13,9 @@ from gateway.core.client.errors import (
     Unauthenticated,
 )
 from gateway.core.client.transitions import TRANSITIONS, Event, State, step
-from gateway.core.client.types import SelectionsWithdrawn, SessionState
+from gateway.core.client.types import Notice, SelectionsWithdrawn, SessionState
 from gateway.core.wire.errors import LocalProtocolError
+from gateway.core.wire.queue_packets import AckMode
 from tests.support.client_scene import FAILED_OVER, REATTACHED, URL, WELCOME, Scene
 
 
@@ -289,6 +290,20 @@ def test_what_the_grid_forgot_is_asked_for_before_all_else_and_declared() -> Non
     scene.say(refuse(1, 2, "forbidden", "not any more"))
     notice = scene.one(effects.Noticed).notice
     assert notice == SelectionsWithdrawn("permissions_withdrawn", "not any more", ("t/**",), ())
+
+
+@pytest.mark.promise("P2")
+def test_a_consumer_ends_from_whose_queue_the_session_may_not_consume_any_more() -> None:
+    scene = Scene().open()
+    for queue in ("jobs", "kept"):
+        scene.machine.consumers.begin(queue, 4, AckMode.AUTO)
+    told = {"withdrawn": [], "selections": [], "queues": ["jobs"]}
+    scene.say({"type": "notice", "id": 1, "code": "permissions_withdrawn", "message": "not any more", **told})
+    lost = scene.one(effects.ConsumerLost)
+    assert (lost.queue, type(lost.error), str(lost.error)) == ("jobs", Forbidden, "not any more")
+    assert scene.one(effects.Noticed).notice == Notice("permissions_withdrawn", "not any more")
+    assert "jobs" not in scene.machine.consumers
+    assert "kept" in scene.machine.consumers
 
 
 @pytest.mark.promise("P2")
