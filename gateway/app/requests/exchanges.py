@@ -36,6 +36,7 @@ class Exchanges:
         self._asking = Asking(context, store, sessions, authorisation, self._followed)
         sessions.tell_of_leaving(self.forget)
         sessions.tell_of_presence(self._handling.presence_changed)
+        authorisation.tell_of_change(self._handling.rights_changed)
 
     async def execute(self, session: Session, run: Sequence[Request]) -> None:
         """Do what one request, or a run of one kind, asks for; see the methods of these.

@@ -179,7 +179,10 @@ class QuestionHandling:
         return complete
 
     def _wanted(self, session: Session) -> Mapping[int, Handling]:
-        """Tell what a session handles in each partition, of what it may."""
+        """Tell what a session handles in each partition, of what it may: nothing where it may none of it.
+
+        These partitions are told so, too. They may still know the session from a time, or a node, when it might.
+        """
         present = session.connected and QUESTIONS in session.supports
         wanted: dict[int, Handling] = {}
         for text, concurrency in session.handlers.items():
@@ -187,8 +190,8 @@ class QuestionHandling:
                 selector, partition = self._selector(text)
             except RequestRefused:
                 continue  # nodes that are configured otherwise by now find its questions elsewhere
+            known = wanted.setdefault(partition, _nothing(session))
             if session.permissions.may_handle(selector):
-                known = wanted.get(partition, Handling((), 0, present))
                 most = max(known.concurrency, concurrency)
                 wanted[partition] = Handling((*known.selectors, selector.text), most, present)
         return wanted
@@ -226,6 +229,11 @@ class QuestionHandling:
     def presence_changed(self, session: Session) -> None:
         """The client of a session that handles questions has come, or gone."""
         self._background.once(self._register_again(session), f"handlers-{session.id}")
+
+    def rights_changed(self, session: Session) -> None:
+        """A session may handle something else than before: more of what its record names, or less."""
+        if session.handlers:
+            self.presence_changed(session)
 
     def lost(self, session: Session, partition: int) -> None:
         """The grid has lost writes, or this node its place: tell it again what the session handles."""
@@ -329,12 +337,12 @@ class QuestionHandling:
     ) -> list[TakenQuestion]:
         while not session.dropped:
             told = handler.told
-            wanted = self._wanted(session).get(handler.partition)
-            if wanted is None:
-                return []
+            wanted = self._wanted(session).get(handler.partition) or _nothing(session)
             if told is not None and told.handling != wanted:
                 # What it may handle has changed: it is given no more, and what it has not taken is others'.
                 self.presence_changed(session)
+                return []
+            if not wanted.selectors:
                 return []
             try:
                 return await self._store.take_questions(session, handler.partition, page)
@@ -406,8 +414,12 @@ class QuestionHandling:
         self._drop_if_done(session, exchange, handler)
 
     def _drop_if_done(self, session: Session, exchange: Exchange, handler: Handler) -> None:
-        """Read a partition no more for a session that handles nothing in it, and has answered all that it had."""
-        if not handler.known and handler.told is not None and not handler.told.handling.selectors:
+        """Read a partition no more for a session that handles nothing in it, and has answered all that it had.
+
+        One whose record names a selector of the partition, though it may not handle it, may be allowed to again.
+        """
+        is_done = not handler.known and handler.told is not None and not handler.told.handling.selectors
+        if is_done and handler.partition not in self._wanted(session):
             del exchange.handlers[handler.partition]
             self._leave(session, exchange, handler.partition)
 

@@ -69,6 +69,9 @@ RIGHTS: Final = {
     "consume": Right(
         Role(consume=(parse_template("a/**"),)), "a/x", {"type": "consume", "queue": JOBS, "credit": 4, "mode": "each"}
     ),
+    "handle": Right(
+        Role(handle=(parse_template("a/**"),)), "a/x", {"type": "handle", "selector": "a/**", "concurrency": 4}
+    ),
     "presence": Right(
         Role(presence=(parse_template("a/**"),)),
         "a/x",

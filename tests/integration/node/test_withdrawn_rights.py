@@ -297,3 +297,44 @@ async def test_credentials_with_fewer_rights_end_consumers(scene: Scene) -> None
     await alice.allowed("authenticate", principal="alice", secret="")
     assert [packet["queues"] for packet in alice.raw.seen if packet["type"] == "notice"] == [[JOBS]]
     await scene.nobody_consumes()
+
+
+async def question(scene: Scene) -> Packet:
+    return await scene.feed.ask("ask", path=QUESTION, value=1, timeout=20.0)
+
+
+async def test_whoever_may_not_handle_any_more_is_not_registered(scene: Scene) -> None:
+    """ADR 0116: what may not be handled any more is not taken, and the partition is told."""
+    alice = scene.alice
+    await alice.allowed("handle", selector=CALC, concurrency=4)
+    assert scene.handlers() == {f"handler {alice.welcome['session']}"}
+    await scene.reload()
+    await eventually(lambda: scene.handlers() == set())
+    assert (await question(scene))["error"]["code"] == "no_handler"
+
+    await scene.reload(handle=CALC)
+    await eventually(lambda: scene.handlers() != set())
+    assert "error" not in await question(scene)
+    asked = await alice.raw.expect("question")
+    await alice.allowed("answer", question=asked["question"], value=2)
+    assert (await scene.feed.raw.expect("answered"))["value"] == 2
+
+
+async def test_a_question_that_was_given_as_the_right_went_leaves_no_deaf_handler(scene: Scene) -> None:
+    """The node is told of the question when it has another policy, and nobody has looked at the session yet."""
+    alice = scene.alice
+    await alice.allowed("handle", selector=CALC, concurrency=4)
+    handling = scene.n1.gateway.node.connections.exchanges._handling
+    permitted = alice.held.permissions
+    alice.held.permissions = policy().permissions_of("alice", frozenset(), {})
+    assert "error" not in await question(scene)
+    exchange = alice.held.exchange
+    assert exchange is not None
+    (handler,) = exchange.handlers.values()
+    await eventually(lambda: handler.told is not None and not handler.told.handling.selectors)
+    assert (await question(scene))["error"]["code"] == "no_handler"
+    alice.held.permissions = permitted
+    handling.rights_changed(alice.held)
+    await eventually(lambda: handler.told is not None and bool(handler.told.handling.selectors))
+    assert "error" not in await question(scene)
+    assert {(await alice.raw.expect("question"))["path"] for _ in range(2)} == {QUESTION}
