@@ -186,7 +186,7 @@ class Authorisation:
             RequestRefused: the subject may not send to the queue.
         """
         permissions = subject.permissions
-        # Only those know its path whom its session has told.
+        # Nobody's rules name a temporary queue. Its path is no secret, so who may send to any queue may send to it.
         if not (permissions.send if queue.startswith(TEMPORARY) else permissions.may_send(queue)):
             self._metrics.add(catalogue.FORBIDDEN, label="send")
             raise _forbidden(f"you may not send to {shown(queue)}")

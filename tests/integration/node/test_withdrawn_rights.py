@@ -16,6 +16,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.session.session import Session
 from gateway.catalogue.policy_log_events import CONSUMERS_WITHDRAWN
+from gateway.core.destinations.reserved import temporary_queue
 from gateway.core.policy.permissions import Policy, Role, parse_template
 from gateway.core.types import SessionId, TopicPath
 from tests.support.nodes import TestNode, declare_queues, eventually, running_node
@@ -297,6 +298,21 @@ async def test_credentials_with_fewer_rights_end_consumers(scene: Scene) -> None
     await alice.allowed("authenticate", principal="alice", secret="")
     assert [packet["queues"] for packet in alice.raw.seen if packet["type"] == "notice"] == [[JOBS]]
     await scene.nobody_consumes()
+
+
+async def test_whoever_may_send_to_any_queue_may_send_to_a_temporary_one(scene: Scene) -> None:
+    """Its path follows from what others are told of the session, and it stays with it whatever it may consume."""
+    alice = scene.alice
+    scene.n1.gateway.node.authorisation.reload(Policy({"r": Role(declare=True)}, default=["r"]))
+    queue = (await alice.allowed("declare", temporary=True))["queue"]
+    await alice.allowed("consume", queue=queue, credit=10)
+    await scene.reload()
+    assert queue.rpartition("/")[0] == temporary_queue(SessionId(alice.welcome["session"]), 1).rpartition("/")[0]
+    await scene.feed.allowed("send", queue=queue, value="by somebody")
+    message = await alice.raw.expect("message")
+    assert message["value"] == "by somebody"
+    assert not message.keys() & {"principal", "session"}
+    assert await alice.refused("send", queue=queue, value="mine") == "forbidden"
 
 
 async def question(scene: Scene) -> Packet:
