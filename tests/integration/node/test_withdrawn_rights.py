@@ -19,6 +19,7 @@ from gateway.catalogue.policy_log_events import CONSUMERS_WITHDRAWN
 from gateway.core.destinations.reserved import temporary_queue
 from gateway.core.policy.permissions import Policy, Role, parse_template
 from gateway.core.types import SessionId, TopicPath
+from gateway.ports import GridState
 from tests.support.nodes import TestNode, declare_queues, eventually, running_node
 from tests.support.raw_client import Packet, RawClient
 from tests.support.times import time_limit
@@ -313,6 +314,20 @@ async def test_whoever_may_send_to_any_queue_may_send_to_a_temporary_one(scene: 
     assert message["value"] == "by somebody"
     assert not message.keys() & {"principal", "session"}
     assert await alice.refused("send", queue=queue, value="mine") == "forbidden"
+
+
+async def test_a_temporary_queue_that_was_lost_is_not_made_again_without_the_right(scene: Scene) -> None:
+    alice = scene.alice
+    scene.n1.gateway.node.authorisation.reload(Policy({"r": Role(declare=True)}, default=["r"]))
+    queue = (await alice.allowed("declare", temporary=True))["queue"]
+    await alice.allowed("consume", queue=queue, credit=10)
+    await scene.reload()
+    scene.memory.go_away()
+    await eventually(lambda: scene.n1.gateway.node._context.grid.state is not GridState.UP)
+    scene.memory.come_back(restarted=True, emptied=True)
+    await eventually(lambda: scene.n1.gateway.node._context.grid.state is GridState.UP)
+    await eventually(lambda: not alice.held.consumers)
+    assert await scene.n1.gateway.node._context.grid.queues.look(TopicPath(queue)) is None
 
 
 async def question(scene: Scene) -> Packet:
