@@ -14,9 +14,9 @@ import yaml
 from gateway.adapters.metrics import PrometheusMetrics
 from gateway.catalogue.metric import Kind
 from gateway.catalogue.metrics import METRICS
-from tests.deploy import rule_cases, zone_rule_cases
+from tests.deploy import balancer_rule_cases, client_rule_cases, grid_rule_cases, node_rule_cases, zone_rule_cases
 from tests.deploy.promtool import PROMETHEUS, RUNBOOKS, promtool, selectors
-from tests.deploy.rule_cases import Case
+from tests.deploy.rule_notation import Case
 
 RULE_FILES: Final = sorted((PROMETHEUS / "rules").glob("*.yml"))
 RULES: Final[list[dict[str, Any]]] = [
@@ -27,7 +27,13 @@ RULES: Final[list[dict[str, Any]]] = [
 ]
 ALERTS: Final = {rule["alert"]: rule for rule in RULES if "alert" in rule}
 RECORDED: Final = {rule["record"] for rule in RULES if "record" in rule}
-CASES: Final = rule_cases.CASES | zone_rule_cases.CASES
+CASES: Final = (
+    node_rule_cases.CASES
+    | client_rule_cases.CASES
+    | grid_rule_cases.CASES
+    | balancer_rule_cases.CASES
+    | zone_rule_cases.CASES
+)
 SEVERITIES: Final = {"critical", "warning", "info"}
 
 

@@ -1,10 +1,10 @@
-"""The cases of alerts on zones, requests and streams; see ``rule_cases``, which has the others and the notation."""
+"""The cases of alerts on zones, requests and streams; see ``rule_notation``."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from tests.deploy.rule_cases import NODE, Case, grows, still
+from tests.deploy.rule_notation import NODE, Case, grows, still
 
 ANSWERED: Final = 'gateway_questions_ended_total{node="n1",outcome="answered"}'
 TIMED_OUT: Final = 'gateway_questions_ended_total{node="n1",outcome="timed_out"}'
