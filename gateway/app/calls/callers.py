@@ -48,17 +48,24 @@ class Caller:
 
     Args:
         identity: whom its credentials have proved it to be.
-        permissions: what it may do.
+        address: where the call comes from.
+        permissions: what it may do, as it was last looked at.
         meter: what its call is charged to.
         account: what its principal uses of this node.
     """
 
-    __slots__ = ("_account", "identity", "meter", "permissions", "rests_until")
+    __slots__ = ("_account", "address", "identity", "meter", "permissions", "rests_until")
 
     def __init__(
-        self, identity: Identity, permissions: Permissions, meter: Meter | None, account: Account | None
+        self,
+        identity: Identity,
+        address: str,
+        permissions: Permissions,
+        meter: Meter | None,
+        account: Account | None,
     ) -> None:
         self.identity = identity
+        self.address = address
         self._account = account
         self.permissions = permissions
         self.meter = meter
@@ -117,14 +124,36 @@ class Callers:
             identity = await self._authentication.admit(shown)
         except HandshakeRefused as refused:
             raise turned_away(refused) from None
-        permissions = self._authorisation.permissions_for(identity.principal, identity.roles, identity.properties)
         own = self._own.get(identity.principal)
         if own is None:
             own = self._own.put(identity.principal, self._limits.buckets())
         meter, account = self._limits.call_meter(identity.principal, call.address, own)
-        caller = Caller(identity, permissions, meter, account)
+        caller = Caller(identity, call.address, self._permissions_of(identity), meter, account)
         self.charge(caller, CALL_PACKETS)
         return caller
+
+    def review(self, caller: Caller) -> None:
+        """Judge a caller again, who has waited: what counts is who it is and what it may do at this moment.
+
+        Raises:
+            CallRefused: it is revoked or not there any more, or its credentials have ended.
+        """
+        identity = caller.identity
+        try:
+            self._authentication.refuse_former(identity, caller.address)
+        except HandshakeRefused as refused:
+            raise turned_away(refused) from None
+        if identity.expires is not None and identity.expires <= self._clock.wall():
+            raise CallRefused(
+                HTTPStatus.UNAUTHORIZED,
+                ErrorCode.CREDENTIALS_EXPIRED,
+                "the credentials ended while the call was under way; call again with fresh ones",
+                headers=CHALLENGE,
+            )
+        caller.permissions = self._permissions_of(identity)
+
+    def _permissions_of(self, identity: Identity) -> Permissions:
+        return self._authorisation.permissions_for(identity.principal, identity.roles, identity.properties)
 
     def charge(self, caller: Caller, packets: int, *, read: int = 0, published: int = 0) -> None:
         """Charge a caller, unless it owes something from before.

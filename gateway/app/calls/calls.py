@@ -20,6 +20,7 @@ from gateway.app.security.authentication import Authentication
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.security.revocations import Revocations
 from gateway.catalogue import call_metrics as catalogue
+from gateway.core.wire.codes import ErrorCode
 from gateway.ports import (
     HISTORY_PATH,
     LIST_PATH,
@@ -161,6 +162,7 @@ class NodeCalls:
         self._hold(caller.principal, wanted)
 
         async def execute(body: bytes) -> CallAnswer:
+            self._callers.review(caller)  # its body may have come long after its head
             answer = await do(caller, body, key)
             self._metrics.add(catalogue.CALLS, label="answered")
             return answer
@@ -187,12 +189,17 @@ class NodeCalls:
 
     def _prepare_read(self, call: Call, caller: Caller) -> AdmittedCall:
         async def execute(_: bytes) -> CallAnswer:
+            permissions = caller.permissions
             if call.path == LIST_PATH:
                 answer = await self._reading.values(caller, call.query)
             elif call.path.startswith(VALUES_PATH):
                 answer = await self._reading.value(caller, call.path.removeprefix(VALUES_PATH))
             else:
                 answer = await self._reading.history(caller, call.path.removeprefix(HISTORY_PATH), call.query)
+            self._callers.review(caller)
+            if caller.permissions is not permissions:
+                # What was withdrawn meanwhile is not told any more.
+                raise unavailable("what you may do has changed while this was read; try again", ErrorCode.TRY_LATER)
             self._metrics.add(catalogue.CALLS, label="answered")
             return answer
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.app.context import Context
-from gateway.app.delivery.history_pages import HistoryPages
+from gateway.app.delivery.history_pages import HistoryPages, Page
 from gateway.app.requests.turns import SELECTOR_COST, STEPS_PER_PACKET, Turns
 from gateway.app.security.authorisation import Authorisation
 from gateway.app.session.session import Session
 from gateway.catalogue import history_metrics as catalogue
-from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.selectors import Selector, parse_selector
 from gateway.core.topics.work import Work
 from gateway.core.wire import codec
 from gateway.core.wire.packets import ReadHistory
@@ -44,6 +44,25 @@ class HistoryReading:
             GridUnavailable: asking again does no harm.
         """
         selector = parse_selector(request.selector)
+        while True:
+            permissions = session.permissions
+            page = await self._find(session, selector, request)
+            await self._turns.turn(page.size, session.principal)
+            if session.dropped:
+                return
+            # What was withdrawn meanwhile is not told any more; who may do other things by now is judged again.
+            if session.permissions is permissions:
+                break
+        self._metrics.add(catalogue.HISTORY_EVENTS, len(page.events))
+        if page.missing is not None:
+            self._metrics.add(catalogue.HISTORY_GAPS)
+        body = codec.encode_history(
+            request.request, page.events, page.positions, complete=page.complete, missing=page.missing
+        )
+        session.reply_run([body], request.request, request.request)
+
+    async def _find(self, session: Session, selector: Selector, request: ReadHistory) -> Page:
+        """Find what is asked for, by what the session may select at this moment."""
         judging = Work()
         effort = 0
         try:
@@ -53,11 +72,4 @@ class HistoryReading:
             effort = page.work // HISTORIES_PER_PACKET
         finally:
             self._limits.charge_work(session, judging.taken // STEPS_PER_PACKET + effort)
-        await self._turns.turn(page.size, session.principal)
-        self._metrics.add(catalogue.HISTORY_EVENTS, len(page.events))
-        if page.missing is not None:
-            self._metrics.add(catalogue.HISTORY_GAPS)
-        body = codec.encode_history(
-            request.request, page.events, page.positions, complete=page.complete, missing=page.missing
-        )
-        session.reply_run([body], request.request, request.request)
+        return page

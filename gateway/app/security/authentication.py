@@ -109,6 +109,16 @@ class Authentication:
             self._log.emit(events.REVOKED_REFUSED, principal=identity.principal, address=address)
             raise refusal(ErrorCode.REVOKED)
 
+    def refuse_former(self, identity: Identity, address: str) -> None:
+        """See to it that nobody goes on who was admitted a while ago and is revoked now, or not there any more.
+
+        Raises:
+            HandshakeRefused: so it is.
+        """
+        self.refuse_revoked(identity, address)
+        if not self._enforcement.knows(identity.principal):
+            raise refusal(ErrorCode.REVOKED)
+
     async def recognise(self, session: Session, request: Authenticate) -> Identity | Reply:
         """Tell who shows fresh credentials on the connection of a session.
 

@@ -65,7 +65,11 @@ class Enforcement:
             # A console's rights are those of its hello. If they are others now, it has to sign in again for them.
             known = self._administrators.find(session.principal)
             return known is None or (known.roles, known.properties) != (session.roles, session.principal_properties)
-        return self._directory is not None and self._directory.find(session.principal) is None
+        return not self.knows(session.principal)
+
+    def knows(self, principal: str) -> bool:
+        """Tell whether a principal of clients is there, as far as anybody can tell."""
+        return self._directory is None or self._directory.find(principal) is not None
 
     def review(self) -> None:
         """End the sessions held here whose principals the directories do not know any more, or know otherwise."""
