@@ -27,6 +27,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gateway.core.destinations.presence import MOST_TREE_BYTES, MOST_TREE_SEGMENTS, watching
 from gateway.core.policy.permissions import ADMIN_ACTIONS, EVERYTHING, Policy, Role, Template, kind_of, parse_template
 from gateway.core.topics.topics import SEPARATOR, SYSTEM_ROOT, is_reserved
 from gateway.core.visible import visible
@@ -247,6 +248,15 @@ class _Reader:
                     self._complain(
                         where, f"{text!r}: there is nothing below {root!r}", f"say {SYSTEM_ROOT}, or remove it", text
                     )
+            if where[-1] == "presence" and (why := _too_long(text)):
+                self._complain(
+                    where,
+                    f"{text!r} is too long for a tree that tells who is there: {why}",
+                    f"name a tree of at most {MOST_TREE_SEGMENTS} segments and {MOST_TREE_BYTES} bytes, as no longer "
+                    "one has members",
+                    text,
+                )
+                continue
             yield template
 
     def _properties(self, table: Mapping[str, object], where: tuple[str, ...]) -> Iterator[str]:
@@ -321,6 +331,16 @@ class _Reader:
         place = f"{self._file}:{line}" if line else str(self._file)
         name = ".".join(part if part.isprintable() else repr(part) for part in where)
         self.problems.append(PolicyProblem(f"{place}: {name}", complaint, visible(remedy)))
+
+
+def _too_long(tree: str) -> str:
+    """Say why who has subscribed to a tree cannot be selected; nothing if it can."""
+    try:
+        for text in watching(tree):
+            parse_template(text)
+    except InvalidSelector as error:
+        return str(error)
+    return ""
 
 
 def _meant(word: str, known: tuple[str, ...]) -> str:

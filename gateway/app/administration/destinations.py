@@ -59,11 +59,12 @@ class ClusterDestinations:
         chosen = _selector(selector)
         table = self._destinations.table
         said = table.get(Origin.ADMINISTRATOR, chosen) or table.get(Origin.FILE, chosen)
-        if said is None or not limit_fields(said.limits).get("presence"):
+        pattern = pattern_of(chosen)
+        if said is None or not pattern or not limit_fields(said.limits).get("presence"):
             raise NotThere("destination", "nobody says of this very selector that it tells who is present")
         place = from_cursor(cursor, partitions=TOPIC_PARTITIONS)
         found: list[TopicPath] = []
-        counts, _ = watching(SEPARATOR.join(pattern_of(chosen)))
+        counts, _ = watching(SEPARATOR.join(pattern))
         for number in sorted(partitions(parse_selector(counts), self._depth)):
             if number < place.partition:
                 continue

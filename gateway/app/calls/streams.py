@@ -171,7 +171,12 @@ class Streams:
                 self._judge_again = False
                 async for some in portions(self.readers, JUDGED_TOGETHER):
                     for session in some:
-                        self._judge_one(session)
+                        try:
+                            self._judge_one(session)
+                        except Exception as bug:  # noqa: BLE001 - the others must be judged
+                            # It must not go on with what it may not have any more.
+                            self.context.log.emit(events.STREAM_FAILED, error=repr(bug))
+                            session.stop(StreamEnd.INTERNAL)
         finally:
             self._judging = False
 

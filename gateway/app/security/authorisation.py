@@ -362,9 +362,13 @@ class Authorisation:
         for session in self._sessions:
             if session.dropped:
                 continue
-            if withdrawn := self.enforce(session):
-                withdrawn_from += 1
-                self.declare(session, withdrawn)
+            try:
+                if withdrawn := self.enforce(session):
+                    withdrawn_from += 1
+                    self.declare(session, withdrawn)
+            except Exception as bug:  # noqa: BLE001 - the others must be judged
+                # It must not keep what it may not have any more. It is judged again when its client resumes it.
+                self._sessions.fail(session, bug)
             looked_at += 1
             if self._clock.monotonic() >= turn:
                 await asyncio.sleep(0)

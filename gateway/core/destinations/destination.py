@@ -40,7 +40,7 @@ from gateway.core.destinations.limits import (
     read_kind,
     read_limits,
 )
-from gateway.core.destinations.presence import pattern_of
+from gateway.core.destinations.presence import MOST_TREE_BYTES, MOST_TREE_SEGMENTS, pattern_of
 from gateway.core.topics.selectors import ANY, ONE, Selector, parse_selector
 from gateway.core.topics.topics import SYSTEM_SIGN, is_reserved, shown
 from gateway.core.wire.errors import InvalidSelector
@@ -167,8 +167,9 @@ def read_destination(
     if isinstance(limits, PresenceLimits) and limits.presence and not pattern_of(selector):
         raise InvalidDestination(
             "presence",
-            "does not go with this selector, as it is not known where the path of a tree ends",
-            'it to one such as "rooms/*/**", with a "**" in the last place alone',
+            "does not go with this selector, as it is not known where the path of a tree ends, or a tree is too long",
+            'it to one such as "rooms/*/**", with a "**" in the last place alone, '
+            f"and at most {MOST_TREE_SEGMENTS} segments and {MOST_TREE_BYTES} bytes in front of it",
         )
     return Destination(selector=selector, limits=limits, origin=origin, made=made)
 

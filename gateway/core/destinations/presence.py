@@ -35,11 +35,13 @@ def pattern_of(selector: Selector) -> tuple[str, ...]:
     """Return the pattern of the paths of the trees that a destination's selector marks; empty if it marks none.
 
     None are marked by a selector with a ``**`` in another place than the last, as it would not be known where the path
-    of a tree ends.
+    of a tree ends; nor by one whose trees would all be too long.
     """
     segments = selector.segments
     pattern = segments[:-1] if segments[-1] == ANY else segments
-    return () if ANY in pattern or len(pattern) > MOST_TREE_SEGMENTS else pattern
+    if ANY in pattern or len(pattern) > MOST_TREE_SEGMENTS:
+        return ()
+    return () if len(SEPARATOR.join(pattern).encode()) > MOST_TREE_BYTES else pattern
 
 
 def literal_beginnings(selector: Selector) -> Iterator[TopicPath]:

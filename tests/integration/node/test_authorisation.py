@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from gateway.core.policy.permissions import Policy, Role, parse_template
 from gateway.core.topics.selections import NOTHING, Selections
 from gateway.core.types import SessionId
 from gateway.settings import StaticUsers
+from tests.support.event_streams import reading
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import Closed, Packet, RawClient
 from tests.support.times import time_limit
@@ -35,7 +38,13 @@ select = ["$gateway/**"]
 feed = ["feed"]
 """
 
+TREE = "prices/public/**"
 SHORTER = POLICY.replace('"prices/public/**", ', "")
+
+
+def basic(principal: str) -> dict[str, str]:
+    """Show who calls, where a name is enough."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{principal}:".encode()).decode()}
 
 
 class Client:
@@ -284,6 +293,50 @@ async def test_a_policy_that_comes_during_a_review_is_put_in_force_for_all(
     assert len(judged) < 4
     inner.authorisation.reload(second)
     await eventually(lambda: all(each.permissions.roles == {"second"} for each in inner.sessions))
+
+
+async def test_a_policy_with_trees_that_are_too_long_is_not_taken(
+    node: TestNode, file: Path, connected: Connect
+) -> None:
+    """Bug: it was, and then every login and every review failed."""
+    write(file, POLICY.replace("[roles.feed]", 'presence = ["' + "/".join(["a"] * 31) + '"]\n[roles.feed]'))
+    node.gateway.reload()
+    await eventually(lambda: bool(node.log.of(events.POLICY_KEPT)))
+    alice = await connected(node)
+    await alice.allowed("subscribe", selector="prices/public/**")
+
+
+@pytest.mark.promise("P19")
+async def test_a_bug_in_judging_one_session_or_stream_keeps_nothing_for_anybody(
+    node: TestNode, file: Path, connected: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All others are judged, and the one is dropped: what it may do now, its next resume tells."""
+    clients = {name: await connected(node, name) for name in ("a", "b", "c")}
+    for client in clients.values():
+        await client.allowed("subscribe", selector=TREE)
+    inner = node.gateway.node
+    judge = inner.authorisation.permissions_of
+    async with AsyncExitStack() as stack:
+        readers = [await stack.enter_async_context(reading(node.url, TREE, headers=basic(name))) for name in clients]
+        for reader in readers:
+            await reader.until("complete")
+
+        def failing(session: Any) -> Any:
+            if session.principal == "b":
+                raise ValueError("a bug")
+            return judge(session)
+
+        monkeypatch.setattr(inner.authorisation, "permissions_of", failing)
+        write(file, SHORTER)
+        node.gateway.reload()
+        for name in ("a", "c"):
+            assert (await clients[name].raw.expect("notice"))["selections"] == ["+prices/public/delayed"]
+        ends = [(await reader.until("end"))[-1].data["code"] for reader in readers]
+        assert ends == ["forbidden", "internal", "forbidden"]
+    await eventually(lambda: {each.principal for each in inner.sessions} == {"a", "c"})
+    assert [each["error"] for each in node.log.of(log_events.CONNECTION_FAILED)] == ["ValueError('a bug')"]
+    assert [each["error"] for each in node.log.of(log_events.STREAM_FAILED)] == ["ValueError('a bug')"]
+    assert node.log.of(events.POLICY_RELOADED)[0]["withdrawn"] == 2
 
 
 async def test_what_is_withdrawn_while_it_is_being_selected_is_not_selected(file: Path, connected: Connect) -> None:

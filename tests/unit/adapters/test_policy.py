@@ -135,6 +135,31 @@ def test_what_is_wrong_is_told_with_its_place(file: Path, text: str, complaint: 
     assert any(each.startswith(complaint) for each in found), found
 
 
+LONG = "x" * 251
+
+TOO_LONG_TREES = [
+    pytest.param("/".join(["a"] * 30), "a selector has at most 32 segments, but ", id="30-segments"),
+    pytest.param("/".join(["*"] * 32), "a selector has at most 32 segments, but ", id="32-wildcards"),
+    pytest.param(f"{LONG}/{LONG}/{LONG}/{LONG}", "a selector has at most 1024 bytes of UTF-8, but ", id="1007-bytes"),
+    pytest.param(f"{'/'.join(['a'] * 30)}/${{principal}}", "a selector has at most 32 segments, but ", id="open"),
+]
+
+
+@pytest.mark.parametrize(("tree", "why"), TOO_LONG_TREES)
+def test_presence_of_trees_whose_topics_would_be_too_long_is_refused(file: Path, tree: str, why: str) -> None:
+    """Bug: it was accepted, and then nobody with the role could log in."""
+    (told,) = problems(file, f'default = ["r"]\n[roles.r]\npresence = [\n  "{tree}",\n]\n')
+    assert told.startswith(f":4: roles.r.presence: {tree!r} is too long for a tree that tells who is there: {why}")
+    assert told.endswith("; name a tree of at most 28 segments and 768 bytes, as no longer one has members")
+
+
+@pytest.mark.parametrize("tree", ["/".join(["a"] * 28) + "/**", "/".join(["*"] * 29), "/".join(["x" * 95] * 8) + "/**"])
+def test_every_tree_that_may_have_members_can_be_named(file: Path, tree: str) -> None:
+    file.write_text(f'default = ["r"]\n[roles.r]\npresence = ["{tree}"]\n')
+    selected = read_policy(file).permissions_of("alice").select
+    assert [each.text.startswith("$presence/") for each in selected] == [True, True]
+
+
 def test_everything_is_told_at_once(file: Path) -> None:
     assert len(problems(file, GOOD.replace("chat/**", "a//b").replace("users/${principal}", "${x}"))) == 2
 

@@ -92,7 +92,17 @@ def test_paths_that_are_too_long_are_of_no_tree() -> None:
 
 @pytest.mark.parametrize(
     ("selector", "pattern"),
-    [("rooms/*/**", ("rooms", "*")), ("a", ("a",)), ("**", ()), ("a/**/b", ()), ("a/**", ("a",)), ("*/x", ("*", "x"))],
+    [
+        ("rooms/*/**", ("rooms", "*")),
+        ("a", ("a",)),
+        ("**", ()),
+        ("a/**/b", ()),
+        ("a/**", ("a",)),
+        ("*/x", ("*", "x")),
+        ("x" * 768, ("x" * 768,)),
+        ("x" * 769 + "/**", ()),
+        ("*/" + "é" * 384, ()),
+    ],
 )
 def test_patterns_of_trees(selector: str, pattern: tuple[str, ...]) -> None:
     assert pattern_of(parse_selector(selector)) == pattern
