@@ -39,6 +39,8 @@ _CONVENTIONS: Final = """\
   it was made if the grid or the node did not answer in time; the detail says so.
 - **Begun or done.** 200, 201 and 204 say that the grid, or the node that was asked for, has done it. 202 says that it
   is begun: it goes on after the answer, and the body tells what is still to come.
+- **Names.** A name in a path is one segment, with `%` escapes. `.` and `..` are written with a slash in front, `%2F.`
+  and `%2F..`: browsers and others take such segments out of a path. `/.` and `/..` have one slash more.
 - **Pages.** A list has `items` and a `cursor`; pass that to get the next page, until it is null. A page can be
   short, or empty, though more follow: it also ends after so much work.
 - **Other nodes.** What only one node knows or can do, it is asked for with the same token: all nodes need the same

@@ -16,7 +16,7 @@ from gateway.adapters.admin.forwarder import Forwarder, NoAnswer
 from gateway.adapters.admin.guard import Guard
 from gateway.adapters.admin.models.base import Told
 from gateway.adapters.admin.openapi import written
-from gateway.adapters.admin.operations import Call, Operation, Raw, read_call
+from gateway.adapters.admin.operations import Call, Operation, Raw, path_parameters, read_call
 from gateway.adapters.admin.problems import HEADERS, Fault, Kind, Problem, dumps
 from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
@@ -190,7 +190,7 @@ class AdminApi:
             roles=[] if caller is None else sorted(caller.roles),
             action=None if operation.action is None else operation.action.value,
             operation=operation.name,
-            target=", ".join(f"{name} {value}" for name, value in request.match_info.items()),
+            target=", ".join(f"{name} {value}" for name, value in path_parameters(request).items()),
             outcome=outcome,
             address=request.remote or "",
             forwarded_by=self._forwarder.was_forwarded(request),

@@ -35,6 +35,9 @@ can do, it asks that node for, with the same token.
 
 Every answer that is not a success is a problem (RFC 9457). Text that clients chose (principals, properties, topics) is
 untrusted. Lists come in pages: pass the `cursor` of one to get the next.
+
+In a path, the names `.` and `..` are written with a slash in front, `%2F.` and `%2F..`: browsers and others take such
+segments out of a path. So that `/.` and `/..` can be named as well, they have one slash more.
 """
 _TAGS: Final = {
     "Nodes": "The nodes of the cluster.",

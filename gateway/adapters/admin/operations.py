@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from gateway.adapters.admin.access import Action, Caller
 from gateway.adapters.admin.models.base import Given, Told
 from gateway.adapters.admin.problems import Fault, Kind, Problem
+from gateway.core.url_segments import from_segment
 from gateway.ports.administration import Administration
 
 
@@ -121,13 +122,18 @@ async def read_call(request: web.Request, operation: Operation, caller: Caller, 
     Raises:
         Problem: it does not fit the operation.
     """
-    path = _parameters(operation.path_model, dict(request.match_info), "path")
+    path = _parameters(operation.path_model, path_parameters(request), "path")
     query = _parameters(operation.query_model, _once(request.query, "query"), "query")
     headers = _parameters(operation.header_model, _known_headers(operation.header_model, request), "header")
     body = None
     if operation.body_model is not None:
         body = await _body(operation.body_model, request, needed=operation.body_needed)
     return Call(caller=caller, allowed=allowed, path=path, query=query, headers=headers, body=body)
+
+
+def path_parameters(request: web.Request) -> dict[str, str]:
+    """Return the parameters in the path of a request, by name."""
+    return {name: from_segment(value) for name, value in request.match_info.items()}
 
 
 def _parameters(model: type[GivenT] | None, given: Mapping[str, str], where: str) -> GivenT | None:

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import click
 import orjson
 
 from gateway.core.loopback import is_loopback
+from gateway.core.url_segments import to_segment
 from gateway.core.wire.errors import GatewayError
 
 DEFAULT_URL: Final = "http://127.0.0.1:9101"
@@ -123,7 +124,7 @@ class ApiClient:
         import aiohttp  # noqa: PLC0415
         from yarl import URL  # noqa: PLC0415
 
-        text = f"{self.url}/v1/{'/'.join(quote(segment, safe='') for segment in path)}"
+        text = f"{self.url}/v1/{'/'.join(map(to_segment, path))}"
         # Encoded already, and not to be normalised: a slash inside a topic is not one between segments.
         url = URL(f"{text}?{urlencode(query)}" if query else text, encoded=True)
         said = {"Authorization": f"Bearer {self.token}", **headers}

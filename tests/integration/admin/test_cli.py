@@ -219,6 +219,13 @@ async def test_what_clients_wrote_cannot_steer_a_terminal(pair: Pair, terminal: 
             assert "[bold]" in out
 
 
+@pytest.mark.parametrize("topic", [".", ".."])
+async def test_a_topic_of_dots_is_set_and_shown(terminal: Terminal, topic: str) -> None:
+    assert (await terminal.type("set", topic, "1"))[0] == 0
+    (found,) = await terminal.lines("topics", topic)
+    assert found["topic"] == topic
+
+
 async def test_topics_are_set_shown_listed_and_removed(terminal: Terminal) -> None:
     code, said, _ = await terminal.type("set", "prices/ACME", '{"bid": 1.5}')
     (found,) = await terminal.lines("topics", "prices/ACME")

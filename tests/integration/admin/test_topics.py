@@ -6,6 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
+from gateway.catalogue.log_events import ADMIN_ACTED
+from gateway.core.url_segments import to_segment
 from tests.integration.admin.support import Pair
 from tests.support.raw_client import RawClient
 
@@ -59,6 +61,19 @@ async def test_a_topic_may_have_braces(pair: Pair, topic: str) -> None:
     assert (subscribers.status, subscribers.body.get("items")) == (200, [])
     assert (await pair.asker.ask(pair.n1, "DELETE", path(topic))).status == 200
     assert (await pair.asker.ask(pair.n2, "GET", path(topic))).kind == "topic-unknown"
+
+
+@pytest.mark.parametrize("topic", [".", "..", "..."])
+async def test_a_topic_may_be_dots(pair: Pair, topic: str) -> None:
+    """Bug: no browser could ask for them, as it takes these segments out of a path."""
+    segment = to_segment(topic)
+    written = await pair.asker.ask(pair.n1, "PUT", f"/v1/topics/{segment}", json={"value": 1})
+    assert (written.status, written.body.get("topic")) == (200, topic)
+    read = await pair.asker.ask(pair.n2, "GET", f"/v1/topics/{segment}")
+    assert (read.status, read.body.get("topic")) == (200, topic)
+    assert (await pair.asker.ask(pair.n1, "DELETE", f"/v1/topics/{segment}")).status == 200
+    (acted,) = [each for each in pair.n1.log.of(ADMIN_ACTED) if each["operation"] == "deleteTopic"]
+    assert acted["target"] == f"topic {topic}"
 
 
 async def test_a_key_makes_a_repetition_harmless(pair: Pair) -> None:

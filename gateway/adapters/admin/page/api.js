@@ -82,7 +82,7 @@ export class Api {
    * @param {"drain" | "undrain"} what
    */
   nodeAction(node, what) {
-    return this.ask("POST", `/v1/nodes/${encodeURIComponent(node)}/${what}`);
+    return this.ask("POST", `/v1/nodes/${segment(node)}/${what}`);
   }
 
   /**
@@ -172,7 +172,7 @@ export class Api {
    * @param {string} value
    */
   unblock(kind, value) {
-    return this.ask("DELETE", `/v1/revocations/${encodeURIComponent(kind)}/${encodeURIComponent(value)}`);
+    return this.ask("DELETE", `/v1/revocations/${segment(kind)}/${segment(value)}`);
   }
 
   /**
@@ -236,7 +236,7 @@ export class Api {
 
   /** @param {string} name */
   retryHook(name) {
-    return this.ask("POST", `/v1/hooks/${encodeURIComponent(name)}/retry`);
+    return this.ask("POST", `/v1/hooks/${segment(name)}/retry`);
   }
 
   /** @param {{signal?: AbortSignal}} options */
@@ -265,7 +265,7 @@ export class Api {
 
   /** @param {string} name */
   removeJoin(name) {
-    return this.ask("DELETE", `/v1/joins/${encodeURIComponent(name)}`);
+    return this.ask("DELETE", `/v1/joins/${segment(name)}`);
   }
 
   /** @param {object} revocation */
@@ -274,24 +274,34 @@ export class Api {
   }
 }
 
+/**
+ * Writes a name as one segment of a path. URL takes the segments "." and ".." out of a path, however they are escaped:
+ * these names get a slash in front, which the API takes off.
+ *
+ * @param {string} name
+ */
+function segment(name) {
+  return encodeURIComponent(/^\/*\.{1,2}$/.test(name) ? `/${name}` : name);
+}
+
 /** @param {string} id */
 function sessionPath(id) {
-  return `/v1/sessions/${encodeURIComponent(id)}`;
+  return `/v1/sessions/${segment(id)}`;
 }
 
 /** @param {string} selector */
 function destinationPath(selector) {
-  return `/v1/destinations/${encodeURIComponent(selector)}`;
+  return `/v1/destinations/${segment(selector)}`;
 }
 
 /** @param {string} queue */
 function queuePath(queue) {
-  return `/v1/queues/${encodeURIComponent(queue)}`;
+  return `/v1/queues/${segment(queue)}`;
 }
 
 /** @param {string} topic */
 function topicPath(topic) {
-  return `/v1/topics/${encodeURIComponent(topic)}`;
+  return `/v1/topics/${segment(topic)}`;
 }
 
 /** @param {string} text */
