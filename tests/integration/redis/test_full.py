@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from gateway.adapters.redis import RedisGrid, scripts
+from gateway.core.destinations.limits import HistoryLimits
 from gateway.core.types import Attempt, EventId, RequestNumber, TokenGeneration, TopicPath, Version
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, GridRefused, GridState, Identity, Published, SessionChanges, TopicValue
@@ -140,6 +141,45 @@ async def test_the_same_request_is_published_when_there_is_room(small: Bench) ->
     assert isinstance(result, Published)
     assert not result.duplicate
     assert len(topics) > 10
+
+
+LIMITS = HistoryLimits(count=100, age=3600.0, bytes=1024 * 1024)
+
+
+@pytest.mark.promise("P14", "P20")
+async def test_a_full_redis_refuses_events_of_histories_and_keeps_what_they_have(small: Bench) -> None:
+    """P14, P20: nothing is deleted to make room for what is refused, however often it is asked for."""
+    grid = await small.grid()
+    topics = [TOPIC, TopicPath(f"{TOPIC}/b")]
+    publishers = [Publisher(grid, session=each, topic=each) for each in topics]
+    for each in publishers:
+        (done,) = await grid.topics.publish([each.command(1)._replace(history=LIMITS)])
+        assert isinstance(done, Published)
+    fresh = Publisher(grid, session="fresh", topic=TopicPath(f"{TOPIC}/c"))
+    commands = [each.command(2, settled=1)._replace(history=LIMITS) for each in [*publishers, fresh]]
+
+    async def held() -> dict[str, object]:
+        names = [f"{small.prefix}:{{t{PARTITION}}}:{each}" for each in ("logs", "log-marks")]
+        found: dict[str, object] = {each: await small.server.call("HGETALL", each) for each in names}
+        for topic in topics:
+            name = f"{small.prefix}:{{t{PARTITION}}}:log:{topic}"
+            found[name] = await small.server.call("XRANGE", name, "-", "+")
+        return found
+
+    before = await held()
+    # To this node the topics are new: it tells of all of them.
+    other = await small.grid(N2)
+    await small.server.call("CONFIG", "SET", "maxmemory", "1mb")
+    for writer in (grid, grid, other, other):
+        for command in commands:
+            (result,) = await writer.topics.publish([command])
+            assert isinstance(result, GridRefused), command.topic
+            assert await held() == before
+    event = EventId(f"{PARTITION}-{grid.generation}-90")
+    for topic in topics:
+        with pytest.raises(GridRefused):
+            await grid.history.restore(topic, [TopicValue(topic, Version(90), event, b"2")], LIMITS)
+        assert await held() == before
 
 
 def test_only_what_stores_more_for_a_client_is_refused_by_a_full_redis() -> None:

@@ -44,6 +44,16 @@ local function read_logs(key, at)
   return logs, key + 2 + count, at
 end
 
+-- Deletes a key that refused a write as it holds what another program has put there. Any other refusal is of Redis, at its
+-- memory limit above all: whoever repeats the write is told of it, and nothing is lost.
+local function delete_foreign(key, refusal)
+  for _, sign in ipairs({'WRONGTYPE', 'not an integer', 'overflow', 'equal or smaller', 'exhausted'}) do
+    if string.find(refusal.err, sign, 1, true) then
+      return redis.call('DEL', key)
+    end
+  end
+end
+
 -- Begins to write to a log, and counts what the caller tells of it. Returns false if the partition has as many logs as it
 -- may, and this is a new one. Of a topic that has no event before, it is asked in any case.
 local function begin_log(logs, topic, log, before)
@@ -57,8 +67,7 @@ local function begin_log(logs, topic, log, before)
   local told = log.told or 1
   local block = redis.pcall('HINCRBY', all.logs, topic, told)
   if type(block) == 'table' then
-    -- Another program has put something there.
-    redis.call('DEL', all.logs)
+    delete_foreign(all.logs, block)
     block = redis.call('HINCRBY', all.logs, topic, told)
   end
   if block == told then
@@ -177,8 +186,8 @@ local function write_logs(logs)
       log.fields[1] = clock .. ' ' .. log.before
       local added = redis.pcall('XADD', log.key, log.last, unpack(log.fields, 1, log.written))
       if type(added) == 'table' then
-        -- Something that this grid has not written: readers will be told that events are missing.
-        redis.call('DEL', log.key)
+        -- Readers of a log that was deleted will be told that events are missing.
+        delete_foreign(log.key, added)
         redis.call('XADD', log.key, log.last, unpack(log.fields, 1, log.written))
       end
       log.before, log.written, log.fields = log.last, 0, {'', ''}

@@ -22,7 +22,9 @@ end
 local function read_all(origins, topics)
   local found = redis.pcall('HMGET', origins, unpack(topics))
   if found.err then
-    redis.call('DEL', origins)
+    if string.find(found.err, 'WRONGTYPE', 1, true) then
+      redis.call('DEL', origins)
+    end
     found = redis.call('HMGET', origins, unpack(topics))
   end
   return found
