@@ -59,7 +59,8 @@ class Server:
     Attributes:
         run_id: new at every start of the process.
         promoted: of which replication it was a replica before it became master, empty if of none. A process that was
-            demoted and promoted again has lost writes without a restart, and tells it by this.
+            demoted and promoted again has lost writes without a restart, and tells it by this. One without a replica
+            forgets it after ``repl-backlog-ttl``, an hour by default.
         client: id of our connection there.
         clock: its time, in seconds since 1970.
     """
@@ -228,6 +229,11 @@ class Adoption:
     def names(self) -> str:
         """Of all processes, as the grid remembers them."""
         return " ".join(sorted(member.server.name for member in self._members))
+
+    def are_among(self, adopted: str) -> bool:
+        """Tell whether these are processes that were adopted by such names, as ``adopt.lua`` does."""
+        known = {part for name in adopted.split() for part in (name, name.partition(":")[0])}
+        return known.issuperset(self.names.split())
 
     async def adopt(self, known: int, known_seal: str) -> Adopted:
         """Adopt.

@@ -375,7 +375,7 @@ class GridConnection:
                 members = await identify(self._finder, topology, connections)
                 await prepare(members, self._forsaken)
                 adoption = Adoption(self._keys, self._stream_length, topology, members, self.clock)
-                if nobody_knows and adoption.names != self._adopted_from:
+                if nobody_knows and not adoption.are_among(self._adopted_from):
                     why_not = f"and another process than the adopted one answers at {topology}"
                     raise GridUnavailable(f"{nobody_knows}; {why_not}")
                 known = max(self._generation, self._heard)

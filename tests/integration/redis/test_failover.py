@@ -437,6 +437,68 @@ async def test_a_process_that_was_a_replica_meanwhile_may_have_lost_writes(forge
         await until_up(grid)
 
 
+async def _sync(replica: RedisServer, master: RedisServer) -> None:
+    """Give one the data of another, and promote it."""
+    await replica.call("REPLICAOF", HOST, master.port)
+
+    async def in_touch() -> bool:
+        return bool((await replica.call("INFO", "replication"))["master_link_status"] == "up")
+
+    await eventually(in_touch, message="it has become a replica")
+    await replica.call("REPLICAOF", "NO", "ONE")
+
+
+async def _forget_promotion(server: RedisServer) -> None:
+    """Have a master forget of which replication it was a replica, as it does after an hour without one."""
+    await server.call("CONFIG", "SET", "repl-backlog-ttl", 1)
+
+    async def has_forgotten() -> bool:
+        return not str((await server.call("INFO", "replication"))["master_replid2"]).strip("0")
+
+    await eventually(has_forgotten, message="it has forgotten", deadline=30.0)
+
+
+@pytest.mark.promise("P10")
+async def test_a_promoted_master_that_forgets_its_promotion_has_lost_nothing(forgetful: Bench) -> None:
+    """A master without a replica clears what it says of that after an hour; a further promotion is noticed all the same."""
+    server = forgetful.server
+    async with RedisServer(arguments=("--repl-diskless-sync-delay", "0")) as other:
+        grid = await forgetful.grid()
+        for generation in (2, 3):
+            # What it has comes back by the other one: only its name tells that it may lack writes.
+            await _sync(other, server)
+            await _sync(server, other)
+            await forgetful.kill_clients()
+            await keep_trying(lambda generation=generation: grid.generation == generation, message="declared")  # type: ignore[misc]
+            await until_up(grid)
+            await _forget_promotion(server)
+            attachment = grid._connection.attachment
+            await forgetful.kill_clients()
+            await keep_trying(lambda seen=attachment: grid._connection.attachment > seen, message="it is back")  # type: ignore[misc]
+            late = await forgetful.grid(N2)
+            assert (late.generation, grid.generation) == (generation, generation)
+            await late.close()
+
+
+async def test_without_sentinels_a_master_that_forgot_its_promotion_is_reached_again() -> None:
+    """It is the adopted process, though by another name."""
+    with RedisSentinels() as servers:
+        first, second = servers.redis
+        grid = grid_on(servers.url, unique_prefix())
+        await grid.start()
+        first.kill()
+        await keep_trying(lambda: grid.generation == 2, message="the replica is promoted")
+        await until_up(grid)
+        for each in servers.sentinels:
+            each.kill()
+        await _forget_promotion(second)
+        attachment = grid._connection.attachment
+        await second.call("CLIENT", "KILL", "TYPE", "normal")
+        await keep_trying(lambda: grid._connection.attachment > attachment, message="it is back")
+        assert grid.generation == 2
+        await grid.close()
+
+
 @pytest.mark.promise("P7")
 async def test_who_asks_hears_at_once_that_a_master_of_the_cluster_was_replaced(
     servers: RedisCluster, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,10 @@
 -- process that is not among the stored ones may have lost writes (restart, promotion, lost data): next generation. One
 -- that is missing has lost nothing: its hash tags were moved to the others while it lived, or else one of its replicas
 -- would be among the processes now.
+-- A process that was promoted is named "<run id>:<of which replication it was a replica>". It forgets the latter when it
+-- has had no replica for an hour, and its name is the run id alone from then on. That is the same process: a further
+-- promotion brings another replication. So the short name is stored beside the long one, which a node that has asked for
+-- it a moment ago may still give. One that was stored by the run id alone and was promoted since may have lost writes.
 -- A caller that has not adopted the stored generation cannot know which followed it before the grid went back to it: it
 -- leaves room for them, as clients have seen versions of theirs (P6).
 -- Also if the caller knows the stored generation by another seal: two nodes that were cut off in turn may have seen
@@ -36,22 +40,28 @@
 -- For the same reasons, or because the caller had a connection before and lost it, an outage is over now: what happened
 -- to sessions before may be known to their nodes alone (P7).
 local function all_among(names, known)
-  local set = {}
+  local set, shorter = {}, {}
   for name in string.gmatch(known, '%S+') do
     set[name] = true
+    shorter[string.match(name, '^(.*):') or ''] = true
   end
+  local fresh = ''
   for name in string.gmatch(names, '%S+') do
     if not set[name] then
-      return false
+      if not shorter[name] then
+        return false, ''
+      end
+      fresh = fresh .. ' ' .. name
     end
   end
-  return true
+  return true, fresh
 end
 
 local known = tonumber(ARGV[2])
 local stored = redis.call('HMGET', KEYS[1], 'run_id', 'generation', 'term', 'opened', 'seal', 'shift', 'lost')
 local generation = tonumber(stored[2]) or 0
-local changed = not stored[1] or not all_among(ARGV[1], stored[1]) or generation < known
+local are_known, shorter = all_among(ARGV[1], stored[1] or '')
+local changed = not stored[1] or not are_known or generation < known
   or (generation == known and ARGV[3] ~= '' and stored[5] ~= ARGV[3])
 local broken = stored[3] and not tonumber(stored[3])  -- by another program, and no node could join
 local lost = false
@@ -65,6 +75,8 @@ if changed or broken then
     'HSET', KEYS[1], 'run_id', ARGV[1], 'generation', string.format('%.0f', generation),
     'term', string.format('%.0f', term)
   )
+elseif shorter ~= '' then
+  redis.call('HSET', KEYS[1], 'run_id', stored[1] .. shorter)
 end
 
 local seal, opened = stored[5], stored[4] == string.format('%.0f', generation)
