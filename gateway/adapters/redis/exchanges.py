@@ -172,7 +172,7 @@ class RedisExchanges:
 
     def follow(self, partition: int, position: StreamPosition) -> None:
         """See ``ExchangeStore.follow``."""
-        reading = PartitionReading(self._keys.exchanges(partition), partition, position, self)
+        reading = PartitionReading(self._keys.exchanges(partition), partition, position, self, self._foreign)
         self._followed[partition] = reading
         self._tail.attach(reading)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gateway.adapters.redis.foreign import LARGEST_GENERATION, ForeignData
 from gateway.core.types import GridGeneration
 from gateway.ports import StreamPosition
 
@@ -27,6 +28,7 @@ class PartitionReading:
         partition: which.
         position: behind which it is read.
         reader: told of what is there.
+        foreign: told of what is not the gateway's; who asks what there is anew has it deleted.
 
     Attributes:
         key: as given.
@@ -34,12 +36,15 @@ class PartitionReading:
         partition: as given.
     """
 
-    __slots__ = ("_position", "_reader", "after", "key", "partition")
+    __slots__ = ("_foreign", "_position", "_reader", "after", "key", "partition")
 
-    def __init__(self, key: str, partition: int, position: StreamPosition, reader: PartitionReader) -> None:
+    def __init__(
+        self, key: str, partition: int, position: StreamPosition, reader: PartitionReader, foreign: ForeignData
+    ) -> None:
         self.key = key
         self.partition = partition
         self._reader = reader
+        self._foreign = foreign
         self._position = position
         self.after = f"{position.grid_generation}-{position.sequence}"
 
@@ -48,6 +53,8 @@ class PartitionReading:
         for number, fields in entries:
             generation, _, sequence = number.partition(b"-")
             if (int(generation), int(sequence)) != (self._position.grid_generation, self._position.sequence + 1):
+                if int(generation) > LARGEST_GENERATION:
+                    self._foreign.skipped(self.key, number.decode(), "its id is not one that the gateway gives")
                 self._reader.lose(self)
                 return
             self._position = position_of(number)

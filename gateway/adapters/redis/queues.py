@@ -332,7 +332,7 @@ class RedisQueues:
 
     def follow(self, partition: int, position: StreamPosition) -> None:
         """See ``QueueStore.follow``."""
-        reading = PartitionReading(self._keys.deliveries[partition], partition, position, self)
+        reading = PartitionReading(self._keys.deliveries[partition], partition, position, self, self._foreign)
         self._followed[partition] = reading
         self._tail.attach(reading)
 

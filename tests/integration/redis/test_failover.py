@@ -460,7 +460,7 @@ async def _forget_promotion(server: RedisServer) -> None:
 
 @pytest.mark.promise("P10")
 async def test_a_promoted_master_that_forgets_its_promotion_has_lost_nothing(forgetful: Bench) -> None:
-    """A master without a replica clears what it says of that after an hour; a further promotion is noticed all the same."""
+    """A master without a replica forgets it after an hour; a further promotion is noticed all the same."""
     server = forgetful.server
     async with RedisServer(arguments=("--repl-diskless-sync-delay", "0")) as other:
         grid = await forgetful.grid()

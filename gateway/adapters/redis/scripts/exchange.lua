@@ -1,4 +1,4 @@
--- Precedes every step of questions and answers. Needs clock.lua.
+-- Precedes every step of questions and answers. Needs clock.lua, foreign_ids.lua, and told.lua.
 --
 -- KEYS[1] handlers   hash    session -> "<epoch> <most> <has> <served> <1 if away> <principal, hashed>", and behind it each
 --                            of its selectors, after a line break
@@ -34,14 +34,9 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- Appends to the exchanges.
+-- Appends to the exchanges, after open().
 local function tell(name, entry)
-  local added = redis.pcall('XADD', EXCHANGES, 'MAXLEN', '~', ARGV[2], ARGV[1] .. '-*', name, entry)
-  if type(added) == 'table' then
-    -- What another program put there keeps the gateway's own out. Readers meet the new begin, and ask what they have.
-    redis.call('DEL', EXCHANGES)
-    redis.call('XADD', EXCHANGES, ARGV[1] .. '-*', name, entry)
-  end
+  redis.call('XADD', EXCHANGES, 'MAXLEN', '~', ARGV[2], ARGV[1] .. '-*', name, entry)
 end
 
 local function digest(words)
@@ -58,10 +53,7 @@ local function open()
   -- A grid that has lost writes gives no tag again that somebody may know.
   turn = math.max(tonumber(stored[2] or 0), (generation - 1) * 4294967296)
   bytes, revision = tonumber(stored[3] or 0), stored[4] or ''
-  local last = redis.call('XREVRANGE', EXCHANGES, '+', '-', 'COUNT', 1)[1]
-  if not last or tonumber(string.match(last[1], '^%d+')) < generation then
-    tell('', '')
-  end
+  prepare_told(EXCHANGES, ARGV[1])
   return true
 end
 
@@ -72,7 +64,7 @@ local function close()
 end
 
 local function position()
-  return redis.call('XREVRANGE', EXCHANGES, '+', '-', 'COUNT', 1)[1][1]
+  return last_of(EXCHANGES)[1]
 end
 
 -- Who handles ----------------------------------------------------------------------------------------------------------

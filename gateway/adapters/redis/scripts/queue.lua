@@ -1,4 +1,4 @@
--- Precedes every step of a queue. Needs clock.lua.
+-- Precedes every step of a queue. Needs clock.lua, foreign_ids.lua, and told.lua.
 --
 -- KEYS[1] meta        hash    bytes of messages, of dead ones (dead), newest tag (turn), messages ever sent (sent), the one
 --                             consumer (holder); of one that was declared: for what (source), where that goes on (fed),
@@ -200,13 +200,17 @@ local function fire()
   return #due == FIRED_MOST
 end
 
--- Appends to the deliveries.
+-- Appends to the deliveries. Most steps need not look at them first: an entry is refused if another program's is in its way,
+-- and has the number 0 if it would be the first of a generation or of a stream.
 local function tell(name, entry)
   local added = redis.pcall('XADD', DELIVERIES, 'MAXLEN', '~', kept, ARGV[2] .. '-*', name, entry)
-  if type(added) == 'table' then
-    -- What another program put there keeps the gateway's own out. Readers meet the new begin, and attach again.
-    redis.call('DEL', DELIVERIES)
-    redis.call('XADD', DELIVERIES, ARGV[2] .. '-*', name, entry)
+  local is_first = type(added) == 'string' and string.sub(added, -2) == '-0'
+  if is_first then
+    redis.call('XDEL', DELIVERIES, added)
+  end
+  if is_first or type(added) == 'table' then
+    prepare_told(DELIVERIES, ARGV[2])
+    redis.call('XADD', DELIVERIES, 'MAXLEN', '~', kept, ARGV[2] .. '-*', name, entry)
   end
 end
 

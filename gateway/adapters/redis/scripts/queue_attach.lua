@@ -51,15 +51,11 @@ touched[session] = each
 if meta[4] == '' then
   meta[4] = session
 end
-local last = redis.call('XREVRANGE', DELIVERIES, '+', '-', 'COUNT', 1)[1]
-if not last or tonumber(string.match(last[1], '^%d+')) < generation then
-  tell('', '')
-end
+prepare_told(DELIVERIES, ARGV[2])
 fire()
 assign({}, session)
 close()
-last = redis.call('XREVRANGE', DELIVERIES, '+', '-', 'COUNT', 1)[1][1]
-local result = {last, text(before)}
+local result = {last_of(DELIVERIES)[1], text(before)}
 for _, member in ipairs(redis.call('ZRANGEBYLEX', HELD, '[' .. session .. ' ', '(' .. session .. '!')) do
   local tag, id = string.match(member, ' (%d+) (%d+)$')
   local failed, again = failures(id)
