@@ -27,6 +27,7 @@ from gateway.adapters.redis.dialer import RESP2, RESP3, Dialer, converse, discar
 from gateway.adapters.redis.grid_connection import LONGEST_BACKOFF, SHORTEST_BACKOFF, GridConnection
 from gateway.adapters.redis.keys import Keys
 from gateway.adapters.redis.scripts import Command
+from gateway.core.wire.errors import GatewayError
 from gateway.ports import GridUnavailable
 
 BLOCK: Final = 2.0
@@ -213,11 +214,19 @@ class BlockingReader(Reader):
 
     async def _read_by(self, connection: AbstractConnection, client: int) -> None:
         waker = asyncio.create_task(self._wake(), name="grid-reader-waker")
+        reading = asyncio.create_task(self._read_on(connection, client), name="grid-reader-reads")
         try:
-            while True:
-                await self._read(connection, client)
+            # Neither ends but by an error: without a waker nobody could tell the reader of new interest.
+            await asyncio.wait([waker, reading], return_when=asyncio.FIRST_COMPLETED)
+            for each in (reading, waker):
+                if each.done():
+                    each.result()
         finally:
-            await abandon([waker])
+            await abandon([waker, reading])
+
+    async def _read_on(self, connection: AbstractConnection, client: int) -> None:
+        while True:
+            await self._read(connection, client)
 
     async def _wake(self) -> None:
         """Wake the reader until it knows what is wanted now."""
@@ -235,8 +244,9 @@ class BlockingReader(Reader):
                         await self._picked_up.wait()
                 except TimeoutError:
                     continue
-                except (GridUnavailable, IndexError):
-                    return  # the connections are gone, and with them soon this reader
+                except (GatewayError, IndexError):
+                    # One command may fail where the connection goes on. If that is gone, so is soon this reader.
+                    await asyncio.sleep(_WAKE_INTERVAL)
 
     async def _read(self, connection: AbstractConnection, client: int) -> None:
         """Read once what is wanted now."""

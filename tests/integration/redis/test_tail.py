@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import pytest
 
 from gateway.adapters.redis import readers
 from gateway.adapters.redis import tail as tail_module
+from gateway.adapters.redis.scripts import Command
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
-from gateway.ports import Ownership, PositionLost, StreamPosition, TailBatch
+from gateway.ports import GridUnavailable, Ownership, PositionLost, StreamPosition, TailBatch
 from tests.integration.redis.support import (
     N1,
     N2,
@@ -47,11 +49,25 @@ async def test_what_is_published_after_the_position_comes_once_and_in_order(benc
     await reader.close()
 
 
-async def test_a_blocked_reader_takes_up_new_interest_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that waits inside Redis is woken."""
+@pytest.mark.parametrize("failed", [0, 1, 3])
+async def test_a_blocked_reader_takes_up_new_interest_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, failed: int
+) -> None:
+    """A reader that waits inside Redis is woken, though a command that wakes it fails."""
     monkeypatch.setattr(readers, "BLOCK", LONG_BLOCK)
     grid = await bench.grid()
     reader = Reader(grid)
+    (batcher,) = grid._connection.batcher.batchers
+    call, left = batcher.call, failed
+
+    async def fail_first(command: Command, **options: Any) -> Any:
+        nonlocal left
+        if command[:2] == ("CLIENT", "UNBLOCK") and left:
+            left -= 1
+            raise GridUnavailable("it was not answered in time")
+        return await call(command, **options)
+
+    monkeypatch.setattr(batcher, "call", fail_first)
     quiet = (PARTITION + 1) % 64
     grid.tail.follow(quiet, await grid.topics.position(quiet))
 
@@ -65,6 +81,38 @@ async def test_a_blocked_reader_takes_up_new_interest_at_once(bench: Bench, monk
         await Publisher(grid, session=f"s{number}").publish(1)
         grid.tail.follow(PARTITION, position)
         await keep_trying(lambda number=number: len(reader.values) == number, message="it comes")  # type: ignore[misc]
+    assert not left
+    await reader.close()
+
+
+async def test_a_reader_begins_anew_if_its_waker_ends(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a bug: it does not wait for the end of its read, deaf to what is wanted."""
+    monkeypatch.setattr(readers, "BLOCK", LONG_BLOCK)
+    grid = await bench.grid()
+    reader = Reader(grid)
+    quiet = (PARTITION + 1) % 64
+    grid.tail.follow(quiet, await grid.topics.position(quiet))
+
+    async def waits() -> bool:
+        return bool(await bench.clients(reader=True))
+
+    await eventually(waits)
+    (batcher,) = grid._connection.batcher.batchers
+    call, has_failed = batcher.call, False
+
+    async def fail_once(command: Command, **options: Any) -> Any:
+        nonlocal has_failed
+        if command[:2] == ("CLIENT", "UNBLOCK") and not has_failed:
+            has_failed = True
+            raise RuntimeError("a bug")
+        return await call(command, **options)
+
+    monkeypatch.setattr(batcher, "call", fail_once)
+    position = await grid.topics.position(PARTITION)
+    await Publisher(grid).publish(1)
+    grid.tail.follow(PARTITION, position)
+    await keep_trying(lambda: len(reader.values) == 1, message="it comes")
+    assert has_failed
     await reader.close()
 
 
