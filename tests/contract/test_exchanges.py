@@ -12,6 +12,7 @@ from gateway.core.topics.topics import partition_of
 from gateway.core.types import Attempt, RequestNumber, SessionId
 from gateway.ports import (
     KEPT_FOR,
+    QUESTION_BYTES,
     TAKE_WITHIN,
     AnswerCommand,
     AnswerRead,
@@ -501,6 +502,24 @@ async def test_questions_are_bounded(harness: Harness) -> None:
     assert await asker.look(held.number) == [AnswerRead(AnswerState.TOO_LARGE, b"", 0.0)]
     asker.most, asker.most_bytes = 0, 0
     assert (await asker.put(asker.question(5, "x" * 4000))).results == (PUT,), "without limits there is room"
+
+
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize(("spare", "how"), [(0, AnswerState.VALUE), (-1, AnswerState.TOO_LARGE)])
+async def test_an_answer_counts_as_a_question_and_its_bytes(harness: Harness, spare: int, how: AnswerState) -> None:
+    """The bound includes what is counted for the question itself, also when it is answered."""
+    grid = await harness.grid()
+    asker, worker = User(grid), User(grid)
+    text = "y" * 100
+    await worker.handle(QUOTES)
+    await asker.ask()
+    await asker.ask("12345")
+    worker.most_bytes = 2 * QUESTION_BYTES + len("12345") + len(text) + spare
+    held = (await worker.held())[0]
+    await worker.take(held)
+    assert (await worker.answer(held, text)).accepted
+    (read,) = await asker.look(held.number)
+    assert read == AnswerRead(how, text.encode() if how is AnswerState.VALUE else b"", 0.0)
 
 
 @pytest.mark.promise("P10")

@@ -32,7 +32,7 @@ for at = 9, #ARGV, 5 do
     local found = question(id)
     if found and found.state ~= 'o' and found.handler == session and found.tag == tonumber(ARGV[at + 1]) then
       local how, words = string.sub(ARGV[at + 4], 1, 1), string.sub(ARGV[at + 4], 2)
-      if most_bytes > 0 and bytes - found.size + #words > most_bytes then
+      if most_bytes > 0 and bytes - found.size + QUESTION_BYTES + #words > most_bytes then
         how, words = 'x', ''
       end
       finish(id, found, how, words)
