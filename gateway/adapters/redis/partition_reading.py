@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gateway.adapters.redis.foreign import LARGEST_GENERATION, ForeignData
-from gateway.core.types import GridGeneration
+from gateway.adapters.redis.foreign import ForeignData
+from gateway.core.types import LARGEST_GENERATION, GridGeneration
 from gateway.ports import StreamPosition
 
 

@@ -19,6 +19,7 @@ from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
 from gateway.ports import ClaimRefused, GridState, JournalBatch, NodeReport, Ownership, SessionRecord, TailBatch
+from tests.contract import test_exchanges, test_queues
 from tests.contract.test_revocations import Listener
 from tests.integration.redis.support import (
     N1,
@@ -444,6 +445,31 @@ async def test_what_is_sent_to_other_clusters_goes_on_past_a_foreign_entry(bench
     assert len(first.values) == 1
     assert await grid.origins.read_after(PARTITION, first.position, 10) is None
     assert first.position.grid_generation == 1
+
+
+# --- Questions and queues ---------------------------------------------------------------------------------------------
+
+
+async def test_nobody_waits_for_questions_behind_a_foreign_entry(bench: Bench) -> None:
+    grid, _ = await measured(bench)
+    user = test_exchanges.User(grid)
+    await grid.sessions.create(user.record)
+    before = await user.handle(test_exchanges.QUOTES)
+    stream = key(bench, "exchanges", f"t{test_exchanges.PARTITION}")
+    await bench.server.call("XADD", stream, "*", "temperature", "21.5")
+    after = await user.handle(test_exchanges.QUOTES)
+    assert after.position.grid_generation == before.position.grid_generation == 1
+
+
+async def test_no_consumer_waits_behind_a_foreign_entry(bench: Bench) -> None:
+    grid, _ = await measured(bench)
+    consumer = test_queues.User(grid)
+    await grid.sessions.create(consumer.record)
+    before = await consumer.attach()
+    stream = key(bench, "deliveries", f"t{test_queues.PARTITION}")
+    await bench.server.call("XADD", stream, "*", "temperature", "21.5")
+    after = await consumer.attach()
+    assert after.position.grid_generation == before.position.grid_generation == 1
 
 
 # --- Hooks ------------------------------------------------------------------------------------------------------------
