@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from gateway.app.context import Context
 from gateway.app.zones.knowledge import ZoneKnowledge
 from gateway.core.zones.records import MOST_URLS, Member
-from gateway.ports import GridUnavailable, NodeEntry
+from gateway.ports import NodeEntry
 
 LOOK_SECONDS: Final = 5.0
 """Seconds between two looks at the reports of the nodes, by the master of a cluster that has links: a new node is told
@@ -29,18 +27,6 @@ class OwnMember:
     def __init__(self, context: Context, knowledge: ZoneKnowledge) -> None:
         self._grid = context.grid
         self._knowledge = knowledge
-        self._cluster = context.cluster
-        self._linked = asyncio.Event()
-        knowledge.on_change(self._look)
-
-    async def run(self) -> None:
-        """Look for ever, while the cluster has links."""
-        while True:
-            await self._linked.wait()
-            if self._cluster.is_master:
-                with suppress(GridUnavailable):
-                    await self.look()
-            await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
         """Write what has changed.
@@ -59,12 +45,6 @@ class OwnMember:
         wanted = member_of(known, knowledge.name, await self._grid.nodes.entries())
         if wanted != known:
             await self._grid.zones.put(replace(wanted, revision=known.revision + 1))
-
-    def _look(self) -> None:
-        if self._knowledge.is_linked:
-            self._linked.set()
-        else:
-            self._linked.clear()
 
 
 def member_of(member: Member, name: str, entries: Sequence[NodeEntry]) -> Member:

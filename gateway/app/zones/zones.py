@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.app.context import Context
 from gateway.app.registry.sessions import Sessions
 from gateway.app.zones.interest_writer import InterestWriter
 from gateway.app.zones.knowledge import ZoneKnowledge
-from gateway.app.zones.own_member import OwnMember
-from gateway.app.zones.stream_time_keeper import StreamTimeKeeper
+from gateway.app.zones.linked_master import LinkedMaster
+from gateway.app.zones.own_member import LOOK_SECONDS, OwnMember
 from gateway.catalogue import zone_metrics as catalogue
+
+NOTE_SECONDS: Final = 2.0
+"""Seconds between two notes of how far the streams have come (``core/zones/stream_times.py``): by so much the time of a
+value may be too late that was published a moment ago. A note is a command for each topic partition, and 3 KiB are
+written where something was published since."""
 
 
 class Zones:
@@ -27,8 +34,10 @@ class Zones:
         self._background = context.background
         self.knowledge = ZoneKnowledge(context)
         self.interest = InterestWriter(context, sessions, self.knowledge)
-        self._own_member = OwnMember(context, self.knowledge)
-        self._stream_times = StreamTimeKeeper(context, self.knowledge)
+        own_member = OwnMember(context, self.knowledge)
+        self._own_member = LinkedMaster(context, self.knowledge, own_member.look, every=LOOK_SECONDS)
+        note_times = context.grid.origins.note_times
+        self._stream_times = LinkedMaster(context, self.knowledge, note_times, every=NOTE_SECONDS)
         context.metrics.watch(catalogue.ZONE_MEMBERS, self._members)
         context.metrics.watch(catalogue.ZONE_JOINS, lambda: len(self.knowledge.table.joins))
         context.metrics.watch(catalogue.ZONE_INTEREST_SELECTORS, lambda: self.interest.told)

@@ -141,8 +141,8 @@ async def test_members_are_listed_with_their_links(pair: Pair) -> None:
 
 
 async def test_the_master_tells_others_where_the_nodes_are(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.app.zones.own_member.LOOK_SECONDS", 0.05)
     for number, each in enumerate((pair.n1, pair.n2)):
+        monkeypatch.setattr(each.gateway.node.zones._own_member, "_every", 0.05)
         each.gateway.node.presence.zone_place = partial(place_of, number)
         await each.gateway.node.presence.tell()
     await ask(pair, "PUT", "/v1/zone", zone="north", secret=SECRET)
