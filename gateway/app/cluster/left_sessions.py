@@ -56,9 +56,8 @@ class LeftSessions:
         Raises:
             GridUnavailable: what was found before stays for the partitions that were not reached.
         """
-        alive = {*self._cluster.alive, self._me}
-        ranks = sorted(alive)
-        mine = range(ranks.index(self._me), SESSION_PARTITIONS, len(ranks))
+        nodes = self._cluster.nodes
+        mine, alive = range(nodes.index(self._me), SESSION_PARTITIONS, len(nodes)), set(nodes)
         for partition in range(SESSION_PARTITIONS):
             self._stored.left(partition, await self._sizes(partition, alive) if partition in mine else {})
 

@@ -155,12 +155,9 @@ class PresenceKeeper:
 
     # --- Of all nodes -------------------------------------------------------------------------------------------------
 
-    def _share(self) -> range:
-        return self._cluster.share(TOPIC_PARTITIONS)
-
     async def _take_out_strange(self) -> None:
         """After the grid has lost writes, take out members whose sessions have ended, or select the tree no more."""
-        for partition in self._sweep.due(self._share()):
+        for partition in self._sweep.due(self._cluster.share(TOPIC_PARTITIONS)):
             for tree in await self._grid.presence.trees(partition):
                 await self._take_out_of(tree)
             self._sweep.done(partition)

@@ -44,19 +44,20 @@ class Sweepers:
         destinations_loaded: Callable[[], bool],
         recovering: Callable[[], bool],
     ) -> None:
+        def is_all_known() -> bool:
+            # Where it is not known which topics have history, an end would be missing in one.
+            return destinations_loaded() and not recovering()
+
         self._background = context.background
         self._stored = context.limits.stored
         self.histories = HistorySweeper(context, loaded=destinations_loaded)
         self.durables = DurableSweeper(context)
         self._transactions = TransactionReaper(context, may_reap=lambda: not recovering())
-        self.queues = QueueSweeper(context, may_sweep=lambda: destinations_loaded() and not recovering())
+        self.queues = QueueSweeper(context, may_sweep=is_all_known)
         self._queue_watch = QueueWatch(context)
         self._left_sessions = LeftSessions(context)
-        # Where it is not known which topics have history, an end would be missing in one.
-        self.values = ValueEndings(context, may_end=lambda: destinations_loaded() and not recovering())
-        self.presence = PresenceKeeper(
-            context, sessions, store, may_tell=lambda: destinations_loaded() and not recovering()
-        )
+        self.values = ValueEndings(context, may_end=is_all_known)
+        self.presence = PresenceKeeper(context, sessions, store, may_tell=is_all_known)
 
     def start(self) -> None:
         """Begin, once the node has joined its cluster; they run until its background work ends."""

@@ -118,7 +118,7 @@ class Hooks:
         held: Mapping[HookName, HookHolder] = await self._store.holders()
         self._free = {name: self._free.get(name, now) for name in self._hooks if name not in held}
         mine = {name for name in self._hooks if name in held and held[name].node == me}
-        nodes, patience = sorted({*self._context.cluster.alive, me}), PATIENCE * self._lease / ROUNDS
+        nodes, patience = self._context.cluster.nodes, PATIENCE * self._lease / ROUNDS
         names = mine | {
             name for name, since in self._free.items() if now - since >= patience or preferred(name, nodes) == me
         }

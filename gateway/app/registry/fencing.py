@@ -158,6 +158,27 @@ class Fencing:
             except GridUnavailable:
                 await self.until_available()
 
+    async def until_taken(self, is_wanted: Callable[[], bool], step: Callable[[], Awaitable[T]]) -> T | None:
+        """Take a step of a session that nobody waits for, again and again until it is taken.
+
+        Args:
+            is_wanted: asked before each attempt.
+            step: may raise what ``fencing`` raises; it must be one that can be asked again.
+
+        Returns:
+            What came of it; None if it is not wanted any more, or the session is lost.
+        """
+        while is_wanted():
+            try:
+                return await step()
+            except GridUnavailable:
+                await self.until_available()
+            except Outdated:
+                continue
+            except SessionLost:
+                break
+        return None
+
     async def attempt(self, write: Callable[[], Awaitable[object]]) -> Fate:
         """Have something written that nobody waits for."""
         try:

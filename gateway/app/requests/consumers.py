@@ -185,18 +185,13 @@ class Consumers:
             self._background.once(self._withdraw(session, consumer), f"withdraw-consumer-{session.id}")
 
     async def _withdraw(self, session: Session, consumer: Consumer) -> None:
+        async def detach() -> None:
+            await self._store.detach_consumer(session, consumer.queue, consumer.seen)
+            self._drop(session, consumer)
+
         async with consumer.asking:
             # Once its client asks for everything again, it is refused, and leaves then.
-            while not session.dropped and self._is_known(session, consumer):
-                try:
-                    await self._store.detach_consumer(session, consumer.queue, consumer.seen)
-                    self._drop(session, consumer)
-                except GridUnavailable:
-                    await self._store.until_available()
-                except Outdated:
-                    continue
-                except SessionLost:
-                    return
+            await self._store.until_taken(lambda: not session.dropped and self._is_known(session, consumer), detach)
 
     def forget(self, session: Session) -> None:
         """The session is not this node's any more, or its client asks for everything again."""
@@ -250,32 +245,25 @@ class Consumers:
                     self._feeder.look_again(consumer.queue)
 
     async def _attach_one_again(self, session: Session, consumer: Consumer) -> None:
-        async with consumer.asking:
-            while self._is_current(session, consumer):
-                try:
-                    with self._followed.expecting(consumer.partition):
-                        attached = await self._ask(
-                            session,
-                            consumer.queue,
-                            consumer.partition,
-                            consumer.terms,
-                            declares=session.permissions.declare,
-                        )
-                        if not self._is_current(session, consumer):
-                            return
-                        if isinstance(attached, Attached):
-                            self._take_in(session, consumer, attached)
-                        else:
-                            # The queue was lost, too. The client is told when it asks again (protocol 13.5.4).
-                            self._drop(session, consumer)
-                except GridUnavailable:
-                    await self._store.until_available()
-                except Outdated:
-                    continue
-                except SessionLost:
+        async def attach() -> None:
+            with self._followed.expecting(consumer.partition):
+                attached = await self._ask(
+                    session,
+                    consumer.queue,
+                    consumer.partition,
+                    consumer.terms,
+                    declares=session.permissions.declare,
+                )
+                if not self._is_current(session, consumer):
                     return
+                if isinstance(attached, Attached):
+                    self._take_in(session, consumer, attached)
                 else:
-                    return
+                    # The queue was lost, too. The client is told when it asks again (protocol 13.5.4).
+                    self._drop(session, consumer)
+
+        async with consumer.asking:
+            await self._store.until_taken(lambda: self._is_current(session, consumer), attach)
 
     def _take_in(self, session: Session, consumer: Consumer, attached: Attached) -> list[Assigned]:
         """Take in what a session holds; returns what its partition was told of while that was asked for.

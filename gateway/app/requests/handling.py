@@ -243,17 +243,14 @@ class QuestionHandling:
             self.presence_changed(session)
 
     async def _register_again(self, session: Session) -> None:
-        while not session.dropped and not self._is_registered(session):
-            try:
-                if not await self.register(session):
-                    self._log.emit(events.HANDLERS_NOT_RESTORED, session=session.id)
-                    return
-            except GridUnavailable:
-                await self._store.until_available()
-            except Outdated:
-                continue
-            except SessionLost:
-                return
+        def is_wanted() -> bool:
+            return not session.dropped and not self._is_registered(session)
+
+        complete: bool | None = True
+        while complete:  # what it handles can have changed meanwhile
+            complete = await self._store.until_taken(is_wanted, lambda: self.register(session))
+        if complete is False:
+            self._log.emit(events.HANDLERS_NOT_RESTORED, session=session.id)
 
     def _is_registered(self, session: Session) -> bool:
         exchange, wanted = exchange_of(session), self._wanted(session)

@@ -29,6 +29,11 @@ class ClusterView:
         return self.table.alive
 
     @property
+    def nodes(self) -> list[NodeRef]:
+        """These and this one, which may be new, or have lost its lease; in an order that is the same everywhere."""
+        return sorted({*self.alive, self._me})
+
+    @property
     def master(self) -> Master | None:
         """The master of the cluster; None if there was none."""
         return self.table.master

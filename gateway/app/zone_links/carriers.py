@@ -140,7 +140,7 @@ class Carriers:
 
     async def _give_one_back(self) -> None:
         """Release a link that another living node should have; that node takes it when it looks next."""
-        nodes = self._nodes()
+        nodes = self._context.cluster.nodes
         now = self._context.clock.monotonic()
         others = {name: preferred(name, nodes) for name in sorted(self.carried)}
         name = next((each for each, node in others.items() if node != self._me and self._may_give(each, now)), None)
@@ -152,9 +152,6 @@ class Carriers:
 
     def _may_give(self, name: LinkName, now: float) -> bool:
         return now - self._given.get(name, -inf) >= AGAIN * self._lease
-
-    def _nodes(self) -> Sequence[NodeRef]:
-        return sorted({*self._context.cluster.alive, self._me})
 
     async def _round(self, now: float) -> None:
         wanted: dict[LinkName, tuple[Target, int]] = {
@@ -168,7 +165,7 @@ class Carriers:
         held: Mapping[LinkName, Carrier] = await self._grid.zones.carriers() if wanted else {}
         free = {name: self._free.get(name, now) for name in wanted if name not in held}
         mine = {name for name in wanted if name in held and held[name].node == self._me}
-        nodes, patience = self._nodes(), PATIENCE * self._lease / ROUNDS
+        nodes, patience = self._context.cluster.nodes, PATIENCE * self._lease / ROUNDS
         names = mine | {
             each for each, since in free.items() if now - since >= patience or preferred(each, nodes) == self._me
         }

@@ -37,3 +37,8 @@ def test_nobody_is_there_before_the_first_look() -> None:
 def test_one_node_is_the_master() -> None:
     master = Master(B, 1)
     assert [view(me, (A, B), master).is_master for me in (A, B)] == [False, True]
+
+
+def test_this_node_counts_whether_or_not_it_has_a_lease() -> None:
+    assert view(A, (A, B)).nodes == view(A, (B,)).nodes == [A, B]
+    assert view(C, ()).nodes == [C]

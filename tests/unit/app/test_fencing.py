@@ -284,6 +284,33 @@ async def test_nobody_looks_at_the_grid_when_nobody_waits_any_more(monkeypatch: 
     assert bench.looks == 1
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "expected", "tries"),
+    [
+        (["done"], "done", 1),
+        ([GridUnavailable(), Outdated(), "done"], "done", 3),
+        ([GridUnavailable(), SessionLost()], None, 2),
+        ([], None, 0),
+    ],
+)
+async def test_a_step_that_nobody_waits_for_is_taken_until_it_is_taken_or_not_wanted(
+    monkeypatch: pytest.MonkeyPatch, outcomes: list[Exception | str], expected: str | None, tries: int
+) -> None:
+    monkeypatch.setattr(fencing, "LOOK_AGAIN", 0.0)
+    left, tried = list(outcomes), 0
+
+    async def step() -> str:
+        nonlocal tried
+        tried += 1
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    assert await Bench().store.until_taken(lambda: bool(left), step) == expected
+    assert tried == tries
+
+
 @pytest.mark.promise("P7")
 async def test_a_window_that_starts_while_the_client_comes_back_is_not_taken_for_one_that_runs() -> None:
     bench = Bench()
