@@ -34,6 +34,11 @@ def properties_of(given: object) -> dict[str, str | None]:
     return dict(given)
 
 
+def _number(given: object) -> float | None:
+    """Return a number; None for anything else, and for True and False, which Python takes for numbers."""
+    return given if isinstance(given, int | float) and not isinstance(given, bool) else None
+
+
 def ttl_of(given: object) -> float | None:
     """Return what was given as the time to live of a value: seconds, 0 for ever, None as the topic has it.
 
@@ -42,11 +47,10 @@ def ttl_of(given: object) -> float | None:
     """
     if given is None:
         return None
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    seconds = float(given) if isinstance(given, int | float) and is_number else -1.0
-    if seconds != FOR_EVER and not SHORTEST_TTL <= seconds <= LONGEST_TTL:
+    seconds = _number(given)
+    if seconds is None or (seconds != FOR_EVER and not SHORTEST_TTL <= seconds <= LONGEST_TTL):
         raise ValueError(f"ttl is 0, or seconds from {SHORTEST_TTL} to {LONGEST_TTL}, not {given!r}")
-    return seconds
+    return float(seconds)
 
 
 def seconds_of(name: str, given: object) -> float:
@@ -55,10 +59,10 @@ def seconds_of(name: str, given: object) -> float:
     Raises:
         ValueError: it is no number of seconds, or has no end.
     """
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not (isinstance(given, int | float) and is_number and 0 <= given <= MOST_SECONDS):
+    seconds = _number(given)
+    if seconds is None or not 0 <= seconds <= MOST_SECONDS:
         raise ValueError(f"{name} is a number of seconds from 0, and not infinite, not {given!r}")
-    return float(given)
+    return float(seconds)
 
 
 def optional_seconds_of(name: str, given: object) -> float | None:

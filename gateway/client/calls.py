@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from gateway.client.options import time_limit
 from gateway.core.client.effects import Effect
@@ -21,6 +21,22 @@ from gateway.core.wire.exchange_packets import Answered, Ask
 from gateway.core.wire.packets import Reply
 
 T = TypeVar("T")
+
+
+class Requests(Protocol):
+    """What the parts of a session ask of it; see ``Calls``."""
+
+    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
+        """Ask something and wait for the answer."""
+
+    def limit(self, seconds: float | None) -> float | None:
+        """Return how long a call may take whose caller says *seconds*."""
+
+    def begin(self, ask: ClientAsk) -> asyncio.Future[Reply]:
+        """Ask for something that is done in any case."""
+
+    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
+        """Wait for the answers to what has begun."""
 
 
 class Calls(ABC):

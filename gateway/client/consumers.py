@@ -12,9 +12,10 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Protocol, Self
 
 from gateway.client.arguments import seconds_of
+from gateway.client.calls import Requests
 from gateway.core.client.consumers import Consumers
 from gateway.core.client.errors import GatewayError, NotHeld, RequestRefused, RequestTimedOut
-from gateway.core.client.request_table import UNNUMBERED, ClientAsk
+from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.types import DeliveryTag, MessageId
 from gateway.core.wire.packets import (
     Reply,
@@ -56,17 +57,8 @@ class Ack(StrEnum):
     """Before they are sent: at most once."""
 
 
-class Requests(Protocol):
+class Consuming(Requests, Protocol):
     """What a consumer asks of its session."""
-
-    def limit(self, seconds: float | None) -> float | None:
-        """Return how long a call may take whose caller says *seconds*."""
-
-    def begin(self, ask: ClientAsk) -> asyncio.Future[Reply]:
-        """Ask for something that is done in any case."""
-
-    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
-        """Wait for the answers to what has begun."""
 
     @property
     def consumers(self) -> Consumers:
@@ -171,7 +163,7 @@ class MessageConsumer:
         queue: which.
     """
 
-    def __init__(self, supervisor: Requests, queue: str, credit: int, ack: Ack, over: Callable[[str], None]) -> None:
+    def __init__(self, supervisor: Consuming, queue: str, credit: int, ack: Ack, over: Callable[[str], None]) -> None:
         self.queue = queue
         self._supervisor = supervisor
         self._credit = credit

@@ -10,14 +10,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from gateway.client.arguments import optional_seconds_of
+from gateway.client.calls import Requests
 from gateway.client.consumers import Ack
 from gateway.client.history_streams import HistoryStream
 from gateway.core.client.errors import GatewayError, RequestRefused, RequestTimedOut, SessionEnded
 from gateway.core.client.log_reader import parse_position
-from gateway.core.client.request_table import UNNUMBERED, ClientAsk
+from gateway.core.client.request_table import UNNUMBERED
 from gateway.core.client.types import Update
 from gateway.core.wire.durable_packets import AdvanceDurable, OpenDurable, ReleaseDurable
 from gateway.core.wire.packets import EARLIEST, NOW, Reply
@@ -51,22 +52,6 @@ def durable_opening(
     life = optional_seconds_of("expires", expires)
     places = {} if start in {EARLIEST, NOW} else parse_position(start)
     return OpenDurable(UNNUMBERED, name, selector, places, start != NOW, life, take, shared)
-
-
-class Requests(Protocol):
-    """What such a stream asks of its session."""
-
-    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
-        """Ask something and wait for the answer."""
-
-    def limit(self, seconds: float | None) -> float | None:
-        """Return how long a call may take whose caller says *seconds*."""
-
-    def begin(self, ask: ClientAsk) -> asyncio.Future[Reply]:
-        """Ask for something that is done in any case."""
-
-    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
-        """Wait for the answers to what has begun."""
 
 
 class Acknowledger:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeAlias
 
 from gateway.client.arguments import text_of
+from gateway.client.calls import Requests
 from gateway.client.options import time_limit
 from gateway.core.client.errors import (
     HandlerFailed,
@@ -20,7 +21,7 @@ from gateway.core.client.errors import (
     ValueTooLarge,
 )
 from gateway.core.client.exchanges import TOO_LARGE
-from gateway.core.client.request_table import UNNUMBERED, ClientAsk, encode_within
+from gateway.core.client.request_table import UNNUMBERED, encode_within
 from gateway.core.topics.selectors import ANY, ONE, Selector, matches, parse_selector
 from gateway.core.topics.topics import parse_topic
 from gateway.core.types import TopicPath
@@ -77,24 +78,12 @@ RequestHandler: TypeAlias = Callable[[Request], Awaitable[object]]
 """Answers requests: what it returns, anything that orjson encodes, is the answer."""
 
 
-class Requests(Protocol):
+class Questions(Requests, Protocol):
     """What is asked of a session."""
 
     @property
     def welcome(self) -> Welcome:
         """The welcome of the present connection, or the last one."""
-
-    async def request(self, ask: ClientAsk, seconds: float | None) -> Reply:
-        """Ask something and wait for the reply."""
-
-    def limit(self, seconds: float | None) -> float | None:
-        """Return how long a call may take whose caller says *seconds*."""
-
-    def begin(self, ask: ClientAsk) -> asyncio.Future[Reply]:
-        """Ask for something that is done in any case."""
-
-    async def wait(self, *answers: asyncio.Future[Reply], limit: float | None) -> None:
-        """Wait for the answers to what has begun."""
 
     async def ask(self, ask: Ask, seconds: float) -> Answered:
         """Ask a question and wait for the answer."""
@@ -119,7 +108,7 @@ class Handling:
         selector: of the paths that are handled.
     """
 
-    def __init__(self, supervisor: Requests, selector: Selector, handler: RequestHandler) -> None:
+    def __init__(self, supervisor: Questions, selector: Selector, handler: RequestHandler) -> None:
         self.selector = selector.text
         self._supervisor = supervisor
         self._selector = selector
@@ -201,7 +190,7 @@ class Handlers:
         supervisor: of the session.
     """
 
-    def __init__(self, supervisor: Requests) -> None:
+    def __init__(self, supervisor: Questions) -> None:
         self._supervisor = supervisor
         self._by_selector: dict[str, Handling] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -267,7 +256,7 @@ def _sentence(text: str) -> str:
 class ExchangeCalls:
     """The methods of a session that are about requests and their handlers."""
 
-    _supervisor: Requests
+    _supervisor: Questions
 
     async def handle(
         self,
