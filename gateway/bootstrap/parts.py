@@ -33,8 +33,7 @@ def zone_links_of(settings: Settings, tls: ZoneTls | None, *, metrics: Metrics) 
         return None
     listen = settings.zone_listen
     host, port = ("", 0) if listen is None else (listen.host, listen.port)
-    everywhere = listen is not None and listen.is_everywhere
-    advertised = settings.zone_advertise or HostPort(socket.gethostname() if everywhere else host, 0)
+    advertised = settings.zone_advertise or _reached(listen)
     return StreamZoneLinks(
         None if listen is None else host,
         port,
@@ -51,8 +50,7 @@ def links_of(
     """Make the links to other nodes; None if none are configured."""
     if settings.link is None:
         return None
-    everywhere = settings.link.is_everywhere
-    advertised = settings.link_advertise or HostPort(socket.gethostname() if everywhere else settings.link.host, 0)
+    advertised = settings.link_advertise or _reached(settings.link)
     return StreamPeerLinks(
         me,
         started=started,
@@ -122,7 +120,13 @@ def advertised_admin(settings: Settings, port: int) -> str:
         settings: of this node.
         port: on which it listens.
     """
-    listening = socket.gethostname() if settings.admin.is_everywhere else settings.admin.host
-    given = settings.admin_advertise or HostPort(listening, port)
+    given = settings.admin_advertise or _reached(settings.admin)
     scheme = "http" if settings.admin_tls_certificate is None else "https"
     return f"{scheme}://{HostPort(given.host, given.port or port)}"
+
+
+def _reached(listen: HostPort | None) -> HostPort:
+    """Where others reach what this node listens on, unless somebody says; port 0 stands for the one it is then."""
+    if listen is None:
+        return HostPort("", 0)
+    return HostPort(socket.gethostname() if listen.is_everywhere else listen.host, 0)

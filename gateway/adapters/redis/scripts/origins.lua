@@ -54,10 +54,10 @@ local function is_newer(known, time, cluster)
   return not known.time or time > known.time or (time == known.time and is_above(cluster, known.cluster))
 end
 
--- Reads how far the stream had come at which times. Returns these notes, and the place of the last one.
+-- Reads how far the stream had come at which times: at first only the place of the last note.
 local function read_times(stored)
   stored = stored or ''
-  return {stored = stored}, string.match(string.sub(stored, -64), '(%d+%-%d+) %d+;$')
+  return {stored = stored, newest = string.match(string.sub(stored, -64), '(%d+%-%d+) %d+;$')}
 end
 
 local function read_notes(times)
@@ -71,8 +71,8 @@ local function read_notes(times)
 end
 
 -- Tells the time by which an event had been published, now at the latest.
-local function time_of(times, newest, place, now)
-  if not newest or is_before(newest, place) then
+local function time_of(times, place, now)
+  if not times.newest or is_before(times.newest, place) then
     return now
   end
   local notes = read_notes(times)

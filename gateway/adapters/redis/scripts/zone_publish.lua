@@ -51,7 +51,7 @@ for number = 1, count do
 end
 asked[count + 2] = TIMES
 local remembered = read_all(origins, asked)
-local times, newest_note = read_times(remembered[count + 2])
+local times = read_times(remembered[count + 2])
 asked[1], asked[count + 2] = nil, ''
 local stored = redis.call('HMGET', values, unpack(asked, 2, count + 2))
 
@@ -108,7 +108,7 @@ for number = 1, count do
   local refused, seen, others, clusters
   local current = known
   if known.event and (not known.place or is_before(known.place, known.event)) then
-    local published = time_of(times, newest_note, known.event, math.floor(now))
+    local published = time_of(times, known.event, math.floor(now))
     current = {time = known.time and math.max(published, known.time + 1) or published, cluster = here}
   end
   local newer = stamp ~= '-' and is_newer(current, tonumber(stamp), stamper)

@@ -16,7 +16,7 @@ if why then
   return why
 end
 local result, known, written = {}, {}, {}
-local times, newest = read_times(read_all(KEYS[2], {TIMES})[1])
+local times = read_times(read_all(KEYS[2], {TIMES})[1])
 for at = 3, #ARGV, 3 do
   local topic, version, place = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local origins = known[topic]
@@ -25,7 +25,7 @@ for at = 3, #ARGV, 3 do
     known[topic] = origins
   end
   if not origins.place or is_before(origins.place, place) then
-    local time = time_of(times, newest, place, math.floor(now))
+    local time = time_of(times, place, math.floor(now))
     if origins.time then
       time = math.max(time, origins.time + 1)
     end

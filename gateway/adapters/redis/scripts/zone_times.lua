@@ -14,9 +14,9 @@ if why then
   return why
 end
 local place = ARGV[1] .. '-' .. string.format('%.0f', sequence)
-local times, newest = read_times(read_all(KEYS[2], {TIMES})[1])
+local times = read_times(read_all(KEYS[2], {TIMES})[1])
 -- The first entry of a generation is no event.
-if sequence == 0 or newest and not is_before(newest, place) then
+if sequence == 0 or times.newest and not is_before(times.newest, place) then
   return 'same'
 end
 local notes, time = read_notes(times), math.floor(now)
