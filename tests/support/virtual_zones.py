@@ -108,6 +108,8 @@ class ZoneCluster:
     async def begin(self, *nodes: str) -> None:
         """Start its nodes, and watch its streams."""
         await self._observer.start()
+        # Not by chance: which nodes have which links follows from it.
+        await self._observer.nodes.cluster(f"cluster-{self.name}")
         for partition in range(TOPIC_PARTITIONS):
             self._observer.tail.follow(partition, StreamPosition(GridGeneration(0), 0))
         self._watching = asyncio.create_task(self._watch())
