@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from gateway.adapters.redis import scripts
@@ -24,6 +24,9 @@ EVENT_UNIT: Final = 2**32
 TOLD_BYTES: Final = 4096
 """Bytes that a node adds to a history until it tells the grid: as many make a block in ``scripts/logs.lua``. By so much
 may a history be larger for each node."""
+
+_TOLD_ARGUMENTS: Final = 4
+"""What is told of a history: its number, what was added, and how many events and bytes it keeps."""
 
 _UNTOLD_TOPICS: Final = 65_536
 """Topics of which it is known what was told: some 10 MB. Beyond, all are told anew."""
@@ -80,11 +83,16 @@ class LogWriter:
 
     @staticmethod
     def arguments(told: Mapping[TopicPath, tuple[HistoryLimits, int]]) -> list[Argument]:
-        """Say of each topic of one partition what is added to it (see ``added``), and if so, how much it keeps."""
-        said: list[Argument] = [len(told)]
-        for topic, (limits, added) in told.items():
-            said += (topic, added, limits.count, limits.bytes) if added else (topic, 0)
+        """Say of each topic of one partition what is added to it (see ``added``), and how much it keeps."""
+        said: list[Argument] = [len(told), len(told)]
+        for number, (limits, added) in enumerate(told.values(), 1):
+            said += (number, added, limits.count, limits.bytes)
         return said
+
+    @staticmethod
+    def names(told: Collection[TopicPath]) -> list[Argument]:
+        """Name these topics, where scripts do not know them by what is published."""
+        return [len(told), *told]
 
     def tell(self, kept: Mapping[TopicPath, tuple[HistoryLimits, int]]) -> list[Argument]:
         """Say the same of what is published; most of what is added is told later, together with more.
@@ -94,14 +102,15 @@ class LogWriter:
         """
         if len(self._untold) > _UNTOLD_TOPICS:
             self._untold.clear()
-        told: dict[TopicPath, tuple[HistoryLimits, int]] = {}
-        for topic, (limits, more) in kept.items():
+        told: list[Argument] = []
+        for number, (topic, (limits, more)) in enumerate(kept.items(), 1):
             known, untold = self._untold.get(topic, (None, 0))
             added = untold + more
             tells = known is not limits or added % EVENT_UNIT >= TOLD_BYTES
             self._untold[topic] = (limits, 0 if tells else added)
-            told[topic] = (limits, added if tells else 0)
-        return self.arguments(told)
+            if tells:
+                told += (number, added, limits.count, limits.bytes)
+        return [len(kept), len(told) // _TOLD_ARGUMENTS, *told]
 
     def forget(self, topics: Iterable[TopicPath]) -> None:
         """The grid may not have taken what it was told of topics: tell it anew that they have history."""
@@ -207,7 +216,7 @@ class RedisHistory:
             scripts.LOG_RESTORE(
                 self._keys.stream[partition],
                 *self._writer.keys(partition, [topic]),
-                *(self._grid.generation, len(events), *told),
+                *(self._grid.generation, topic, len(events), *told),
                 *self._writer.arguments({topic: (limits, added)}),
                 *self._writer.bounds(),
             )

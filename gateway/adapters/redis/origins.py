@@ -237,7 +237,7 @@ class RedisOrigins:
         if step.kept:
             script = scripts.ZONE_RECORD
             logs = self._writer.keys(partition, list(step.kept))
-            told = [*self._writer.tell(step.kept), *self._writer.bounds()]
+            told = [*self._writer.names(step.kept), *self._writer.tell(step.kept), *self._writer.bounds()]
         return script.across(
             1,
             *(keys.values[partition], keys.stream[partition], keys.removed[partition], keys.sizes[partition]),

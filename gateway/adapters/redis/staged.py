@@ -160,7 +160,8 @@ class Part:
 
     def arguments(self, writer: LogWriter) -> list[Argument]:
         """Say what is to be done, likewise."""
-        said: list[Argument] = [self._published, *self._publishes, self._appended, *writer.arguments(self._kept)]
+        said: list[Argument] = [self._published, *self._publishes, self._appended]
+        said += (*writer.names(self._kept), *writer.arguments(self._kept))
         said.append(len(self._queues))
         for queue, steps in self._queues.items():
             said += (queue, steps.bounds, steps.count, *steps.steps)

@@ -66,6 +66,26 @@ async def test_a_history_costs_a_publish_one_command(forgetful: Bench) -> None:
     assert 1 <= (await commands_of(forgetful))["hincrby"] <= 3
 
 
+async def test_marks_of_an_older_version_are_read(bench: Bench) -> None:
+    """They have no sum of all blocks in front; nodes of that version read those that have it as well."""
+    grid = await bench.grid(history_bytes=8 * MEBIBYTE)
+    limits = HistoryLimits(count=400, age=3600.0, bytes=MEBIBYTE)
+    await publish(grid, range(1, 2_001), limits=limits)
+    marks, counted = key_of(bench, "log-marks"), await total(bench)
+    told, _, blocks = (await bench.server.call("HGET", marks, TOPIC)).partition(b";")
+    events, size = (int(each) for each in told.removeprefix(b"=").split())
+    assert size == counted
+    read = [each.split() for each in blocks.split(b";")[:-1]]
+    assert events == sum(int(each[1]) for each in read)
+    assert size == sum(int(each[2]) for each in read)
+    await bench.server.call("HSET", marks, TOPIC, blocks)
+    await publish(grid, range(2_001, 4_001), limits=limits)
+    after = await bench.server.call("HGET", marks, TOPIC)
+    assert after.startswith(b"=")
+    assert 400 <= int(after[1 : after.index(b" ")]) < 400 * 33 / 32 + 4096 / EVENT_BYTES
+    assert await total(bench) == int(after[: after.index(b";")].split()[1])
+
+
 @pytest.mark.promise("P20")
 async def test_a_history_of_any_values_takes_what_is_counted(bench: Bench) -> None:
     grid = await bench.grid(history_bytes=8 * MEBIBYTE)
@@ -89,7 +109,7 @@ async def test_what_is_counted_is_what_is_there(bench: Bench) -> None:
     for topic in topics:
         await publish(grid, range(1, 1001), b"x" * 200, topic, small)
     marks = await bench.server.call("HMGET", key_of(bench, "log-marks"), *topics)
-    held = sum(int(each.split()[2]) for text in marks for each in text.decode().split(";") if each)
+    held = sum(int(each.split()[2]) for text in marks for each in text.decode().split(";")[1:-1])
     assert await total(bench) == held > 5 * 15_000
     assert await grid.history.sweep(PARTITION, [(topic, None) for topic in topics]) > 0
     assert await total(bench) == 0

@@ -5,7 +5,8 @@
 -- KEYS[3] marks   hash    what they keep; logs.lua
 -- KEYS[4] log     stream  of the topic; logs.lua
 -- ARGV[1] generation that the caller has adopted
--- ARGV[2] events that follow, and of each of these: its id, its version, its value
+-- ARGV[2] topic
+-- ARGV[3] events that follow, and of each of these: its id, its version, its value
 -- Behind them: what logs.lua says, of this one topic.
 -- Result  how many were written, or 'stale' if the grid is of another generation
 --
@@ -20,27 +21,24 @@ local function place(id)
   local generation, sequence = string.match(id, '^(%d+)-(%d+)$')
   return tonumber(generation), tonumber(sequence)
 end
-local behind = 3 + 3 * ARGV[2]
+local behind = 4 + 3 * ARGV[3]
 local logs = read_logs(2, behind)
-local topic = ARGV[behind + 1]
-local log = logs[topic]
 local last = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
 local id, version = last and last[1] or '0-0', last and string.match(last[2][2], '^%d+')
 local generation, sequence = place(id)
 local written = 0
-for at = 3, behind - 1, 3 do
+for at = 4, behind - 1, 3 do
   local other, number = place(ARGV[at])
   if other > generation or (other == generation and number > sequence) then
-    if not log.fields and not begin_log(logs, topic, log, id) then
+    if written == 0 and not begin_log(logs, ARGV[2], 1, id) then
       break
     end
     -- Each is an entry of its own, as each may follow a hole.
-    log.before = id
+    local before = id
     if not version or tonumber(version) + 1 ~= tonumber(ARGV[at + 1]) then
-      log.before = other .. '-' .. string.format('%.0f', number - 1)
+      before = other .. '-' .. string.format('%.0f', number - 1)
     end
-    keep(log, ARGV[at], ARGV[at + 1] .. ' ' .. ARGV[at + 2])
-    write_logs(logs)
+    write_log(logs, 1, before, ARGV[at], ARGV[at + 1] .. ' ' .. ARGV[at + 2], NONE)
     id, version, generation, sequence = ARGV[at], ARGV[at + 1], other, number
     written = written + 1
   end

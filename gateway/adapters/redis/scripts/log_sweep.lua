@@ -35,17 +35,19 @@ tool.cut(KEYS[4], entries[old][1])
 local generation, sequence = string.match(entries[old][1], '^(%d+)-(%d+)$')
 generation, sequence = tonumber(generation), tonumber(sequence)
 local found = redis.call('HMGET', KEYS[3], ARGV[1], '')
-local marks, bytes = tool.read_marks(found[1])
-local first, left = 1, bytes
-while marks[first] do
-  local other, number = string.match(marks[first][1], '^(%d+)-(%d+)$')
+local marks = found[1] or ''
+local events, bytes, start = tool.read_marks(marks)
+local first, left = start, bytes
+while true do
+  local id, mark_events, mark_bytes, following = tool.read_mark(marks, first)
+  local other, number = string.match(id or '', '^(%d+)-(%d+)$')
   other, number = tonumber(other), tonumber(number)
-  if other > generation or (other == generation and number > sequence) then
+  if not id or other > generation or (other == generation and number > sequence) then
     break
   end
-  left, first = left - marks[first][3], first + 1
+  events, left, first = events - mark_events, left - mark_bytes, following
 end
-if first > 1 then
-  tool.write_marks(all, ARGV[1], marks, first, found[2], left - bytes)
+if first > start then
+  tool.write_marks(all, ARGV[1], events, left, string.sub(marks, first), found[2], left - bytes)
 end
 return {old, old == #entries and 1 or 0}

@@ -45,11 +45,10 @@ local function put_removal(topic, stored, generation, length, memory, forgotten,
   return version, event
 end
 
--- Takes a removal into the history of its topic.
+-- Takes a removal into the history of its topic, the only one of the logs.
 local function log_removal(logs, topic, stored, version, event)
-  local log = logs[topic]
-  if begin_log(logs, topic, log, string.match(stored, '^%d+ (%d+%-%d+)')) then
-    keep(log, event, version .. ' ')
-    write_logs(logs)
+  local before = begin_log(logs, topic, 1, string.match(stored, '^%d+ (%d+%-%d+)'))
+  if before then
+    write_log(logs, 1, before, event, version .. ' ', NONE)
   end
 end

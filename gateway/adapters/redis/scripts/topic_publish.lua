@@ -126,6 +126,18 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
   if count > 1 then
     versions, lengths = {}, {}
   end
+  -- Which log a topic has, where some are published more than once; else those of the publishes, in order.
+  local of_topic
+  if logs and logs.count < count then
+    of_topic = {}
+    local distinct = 0
+    for number = 1, count do
+      if not of_topic[asked[number]] then
+        distinct = distinct + 1
+        of_topic[asked[number]] = distinct
+      end
+    end
+  end
   for number = 1, count do
     local topic, at = asked[number], first + 3 * (number - 1)
     local request = tonumber(ARGV[at])
@@ -162,9 +174,10 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
         end
         refused = total and total + more > tonumber(most_bytes) and '1'
       end
-      local log = logs and logs[topic]
-      if log and not log.fields and not refused and not refusal then
-        refused = not begin_log(logs, topic, log, stored[number] and string.match(stored[number], '^%d+ (%d+%-%d+)')) and '0'
+      local log, before = logs and (of_topic and of_topic[topic] or number), nil
+      if log and not refused and not refusal then
+        before = begin_log(logs, topic, log, string.match(stored[number] or '', '^%d+ (%d+%-%d+)'))
+        refused = not before and '0'
       end
       if refusal then
         return redis.error_reply(refusal.err), true
@@ -194,8 +207,10 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
         if ends_at then
           note_ending(endings, ends, topic, event, ends_at)
         end
-        if log then
-          keep(log, event, entry)
+        if of_topic then
+          keep(logs, log, before, event, entry)
+        elseif log then
+          write_log(logs, log, before, event, entry, NONE)
         end
         if more ~= 0 then
           total, grown = total + more, true

@@ -37,8 +37,7 @@ if refusal then
 end
 if ARGV[7] then
   local logs = read_logs(8, 7)
-  local log = logs[ARGV[1]]
-  tools().drop_log(logs[''], ARGV[1], log.key)
+  tools().drop_log(logs, ARGV[1], KEYS[10])
   log_removal(logs, ARGV[1], stored, version, event)
 end
 redis.call('HDEL', KEYS[6], ARGV[1])

@@ -37,7 +37,7 @@ local function read_part(key, at)
   end
   at = at + 1 + 5 * #part.publishes
   part.appended = ARGV[at]
-  part.logs, key, at = read_logs(key + 5, at + 1)
+  part.logs, key, at = read_names(key + 5, at + 1)
   local count = tonumber(ARGV[at])
   at = at + 1
   for number = 1, count do
@@ -73,7 +73,7 @@ local function check_room(part)
   local _, total = read_floor(stored)
   total = total or count_values(part.sizes, part.values)
   local held = redis.call('HLEN', part.values) - (stored and 1 or 0)
-  local logs = redis.call('HLEN', part.logs[''].logs)
+  local logs = redis.call('HLEN', part.logs.logs)
   local known, kept = {}, {}
   for _, each in ipairs(part.publishes) do
     local topic, value, most, most_bytes = unpack(each)
@@ -98,9 +98,9 @@ local function check_room(part)
       end
     end
     known[topic] = #value
-    if part.logs[topic] and not kept[topic] then
+    if part.logs.number[topic] and not kept[topic] then
       kept[topic] = true
-      if redis.call('HEXISTS', part.logs[''].logs, topic) == 0 then
+      if redis.call('HEXISTS', part.logs.logs, topic) == 0 then
         logs = logs + 1
         if most_logs > 0 and logs > most_logs then
           return 'topics'
@@ -285,10 +285,11 @@ local function publish(part)
       event = append_ending(part.stream, ARGV[10], ARGV[2], topic, entry, ends_at)
       note_ending(part.endings, part.ends, topic, event, ends_at)
     end
-    local log = part.logs[topic]
+    local log = part.logs.number[topic]
     if log then
-      if log.fields or begin_log(part.logs, topic, log, stored and string.match(stored, '^%d+ (%d+%-%d+)')) then
-        keep(log, event, entry)
+      local before = begin_log(part.logs, topic, log, stored and string.match(stored, '^%d+ (%d+%-%d+)'))
+      if before then
+        keep(part.logs, log, before, event, entry)
       end
     end
     redis.call('HSET', part.values, topic, shown .. ' ' .. event .. ' ' .. value)

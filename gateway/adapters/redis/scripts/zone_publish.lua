@@ -78,8 +78,8 @@ end
 terms[#terms + 1] = link .. ' ' .. term .. ';'
 
 local logs
-if read_logs then
-  logs = read_logs(6, first + 10 * count)
+if read_names then
+  logs = read_names(6, first + 10 * count)
 end
 local floor, total = read_floor(stored[count + 1])
 if not total then
@@ -132,14 +132,17 @@ for number = 1, count do
   if not refused and more > 0 and most_bytes ~= '0' and total + more > tonumber(most_bytes) then
     refused = 'bytes'
   end
-  local log = not refused and logged == '1' and logs and logs[topic]
-  if log and (not log.fields or value == '') then
+  local log = not refused and logged == '1' and logs and logs.number[topic]
+  local before
+  if log then
     if value == '' then
       -- A history begins anew with the removal.
       write_logs(logs)
-      tools().drop_log(logs[''], topic, log.key)
+      tools().drop_log(logs, topic, KEYS[logs.keys + log])
+      logs.taken[log] = nil
     end
-    if not begin_log(logs, topic, log, known.event) then
+    before = begin_log(logs, topic, log, known.event)
+    if not before then
       refused = 'topics'
     end
   end
@@ -164,7 +167,7 @@ for number = 1, count do
     sequence, newest = sequence + 1, place
     appended = appended + #topic + #value + #how + ENTRY_BYTES
     if log then
-      keep(log, place, text .. ' ' .. value)
+      keep(logs, log, before, place, text .. ' ' .. value)
     end
     if seen then
       known.seen = others .. cluster .. ' ' .. seen .. ';'
