@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from socket import SHUT_WR
 from time import monotonic
@@ -22,7 +22,6 @@ from gateway.adapters.websocket.frames import (
     CLOSE,
     PING,
     PONG,
-    TEXT,
     Breach,
     Frame,
     FrameError,
@@ -272,12 +271,12 @@ class WebSocketConnection(FrameWriter):
         """Take messages, each of which came in one frame of text: one after the other, as ``_hear``, with less ado."""
         if self._budget is not None and self._state is OPEN:
             self._budget.note_message()
-        for _, message in arrived:
+        for place, (_, message) in enumerate(arrived):
             receiver = self._receiver
-            if receiver is not None and self._state is OPEN and not self._paused and not self._inbox:
-                receiver.received(message)
-            else:
-                self._hear(TEXT, message)
+            if receiver is None or self._state is not OPEN or self._paused or self._inbox:
+                self._keep_unheard([kept for _, kept in arrived[place:]])
+                return
+            receiver.received(message)
 
     def _stop_awaiting_culprit(self) -> None:
         """Refuse a message that is too big by what has come of it."""
@@ -343,9 +342,15 @@ class WebSocketConnection(FrameWriter):
         if self._receiver is not None and not self._paused and not self._inbox:
             self._receiver.received(message)
             return
+        self._keep_unheard((message,))
+
+    def _keep_unheard(self, messages: Iterable[bytes]) -> None:
+        """Keep what came until somebody listens, or wants more."""
+        if self._state is not OPEN:
+            return
         if self._inbox is None:
             self._inbox = deque()
-        self._inbox.append(message)
+        self._inbox.extend(messages)
         if self._waiter is None:
             self._reading.stop()
         else:

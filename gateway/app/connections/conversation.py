@@ -305,16 +305,12 @@ class Conversation:
     def received(self, message: bytes) -> None:
         """See ``Receiver``."""
         turns = self._turns
-        if turns.left <= 0:
+        if turns.left <= 0 or (turns.serves and estimated_cost(message) > turns.left):
             self._kept = message
             self._connection.pause()
             turns.wait(self._go_on, estimated_cost(message), self._session.principal)
-            return
-        turns.left -= len(message)
-        try:
-            self._conversations.receive(self._session, self._connection, self._meter, message)
-        except Exception as bug:  # noqa: BLE001 - it must not harm other connections
-            self._conversations.failures.failed(self._connection, self._session, bug)
+        else:
+            self._hear(message)
 
     def oversized(self, beginning: bytes, reason: str) -> None:
         """See ``Receiver``."""
@@ -326,11 +322,18 @@ class Conversation:
         if self._kept is None:
             self._conversations.ended(self._session, self._connection)
 
+    def _hear(self, message: bytes) -> None:
+        self._turns.left -= len(message)
+        try:
+            self._conversations.receive(self._session, self._connection, self._meter, message)
+        except Exception as bug:  # noqa: BLE001 - it must not harm other connections
+            self._conversations.failures.failed(self._connection, self._session, bug)
+
     def _go_on(self) -> None:
         """It is this client's turn."""
         message, self._kept = self._kept, None
         if message is not None:
-            self.received(message)
+            self._hear(message)
         if self._has_ended:
             self._conversations.ended(self._session, self._connection)
         elif self._session.connection is not self._connection or not self._session.paused:

@@ -48,6 +48,14 @@ STEPS_PER_PACKET: Final = 20
 _ONE: Final = 1
 """Enough for one message to be taken in, whatever its size, and for nothing behind it: that waits for its turn."""
 
+SHARE_BYTES: Final = 16 * 1024
+"""Most that one who wants little does when it is served: a dozen small requests, which are one step of the grid then.
+If few wait, an equal share would be so much that it delays those who come."""
+
+ROUND_TURNS: Final = 2
+"""Turns in which each principal that wants little is served once, unless a message of each takes more. In one, each
+would do half as much, in more steps of the grid: a publish in a step of its own costs twice as much."""
+
 LIGHT_BYTES: Final = 4 * 1024
 """Work of so little that it passes in front of more: behind sixty clients that send the largest values it would wait
 for dozens of turns, and for them it is next to nothing."""
@@ -65,10 +73,11 @@ class Turns:
         clock: seconds, as fine as the time that a message takes.
 
     Attributes:
-        left: of this turn.
+        left: of this turn; while one who waited is served, of its share.
+        serves: whether one is served that waited: what it has to say besides must fit into what is left.
     """
 
-    __slots__ = ("_clock", "_light", "_most", "_scheduled", "_waiting", "left")
+    __slots__ = ("_clock", "_light", "_most", "_scheduled", "_waiting", "left", "serves")
 
     def __init__(self, most: int = TURN_BYTES, *, clock: Callable[[], float] = perf_counter) -> None:
         self._most = most
@@ -77,6 +86,7 @@ class Turns:
         self._light: FairQueue[Callable[[], None]] = FairQueue()
         self._scheduled = False
         self.left = most
+        self.serves = False
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._light)
@@ -111,23 +121,25 @@ class Turns:
         self._scheduled = False
         ends = self._clock() + TURN_TIME
         rest = self._most
+        share = min(SHARE_BYTES, ROUND_TURNS * rest // max(1, self._light.keys)) or _ONE
         # One that wants much gets on in any case, before those who want little have used up all there is.
         first = self._waiting.pop() if self._waiting else None
         while self._light and rest > 0:
-            rest = self._serve(self._light.pop(), rest, ends)
+            rest = self._serve(self._light.pop(), share, rest, ends)
         if first is not None:
-            rest = self._serve(first, rest, ends)
+            rest = self._serve(first, _ONE, rest, ends)
         while self._waiting and rest > 0:
-            rest = self._serve(self._waiting.pop(), rest, ends)
+            rest = self._serve(self._waiting.pop(), _ONE, rest, ends)
         self.left = rest
         if self._waiting or self._light:
             self._schedule()
 
-    def _serve(self, go_on: Callable[[], None], rest: int, ends: float) -> int:
+    def _serve(self, go_on: Callable[[], None], share: int, rest: int, ends: float) -> int:
         """Let one who waits go on; returns what is left of the turn, which is nothing when its time is over."""
-        self.left = _ONE
+        self.left, self.serves = share, True
         go_on()
-        rest += self.left - _ONE
+        self.serves = False
+        rest += self.left - share
         return rest if self._clock() < ends else min(rest, 0)
 
     def _schedule(self) -> None:

@@ -20,6 +20,11 @@ class FairQueue(Generic[T]):
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def keys(self) -> int:
+        """How many keys have something in it."""
+        return len(self._waiting)
+
     def push(self, key: str, item: T) -> None:
         """Add one at the end of those of its key."""
         self._length += 1

@@ -272,7 +272,8 @@ class SessionMachine(Sender):
             ``RemoteProtocolError`` if a packet had no place here (PROTOCOL_ERROR), or if the predecessor of a session
             packet is missing (OUT_OF_ORDER; resuming mends it); the connection must then be closed.
         """
-        self.state = step(self.state, Input.RECEIVE)
+        if self.state is not ATTACHED:
+            self.state = step(self.state, Input.RECEIVE)
         self._heard = now
         self._ping_pending = False
         self._proven = True
@@ -353,10 +354,13 @@ class SessionMachine(Sender):
         """Tell when ``tick`` has something to do; None for never in this state."""
         if self.state is not State.ATTACHED:
             return None
-        silence = self._heard + self.parameters.ping_timeout
-        if self.role is Role.SERVER and not self._ping_pending:
-            silence = min(silence, self._heard + self.parameters.ping_interval)
-        return silence if self._ack_due is None else min(silence, self._ack_due)
+        # Comparisons take a third of what ``min`` takes, and this is asked twice for each message.
+        parameters, ack_due = self.parameters, self._ack_due
+        wait = parameters.ping_timeout
+        if self.role is Role.SERVER and not self._ping_pending and parameters.ping_interval < wait:
+            wait = parameters.ping_interval
+        silence = self._heard + wait
+        return silence if ack_due is None or silence < ack_due else ack_due
 
     def tick(self, now: float) -> bool:
         """Do what is due: an acknowledgement or a ping, to be written by ``flush``.

@@ -1,16 +1,18 @@
-"""Connections that have much to say take turns, message by message, and whoever says little is heard between (P20)."""
+"""Connections that have much to say take turns, a few messages each, and whoever says little is heard between (P20)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from itertools import groupby
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from gateway.app.connections.conversation import Conversation, Conversations
-from gateway.app.requests.turns import LIGHT_BYTES, PACKET_BYTES, Turns
+from gateway.app.requests.turns import LIGHT_BYTES, PACKET_BYTES, ROUND_TURNS, SHARE_BYTES, TURN_BYTES, Turns
 from gateway.app.session.session import Session
 from gateway.ports import Connection
 from tests.support.clock import eventually
@@ -39,11 +41,23 @@ class FakeConnection:
             self.conversation.received(self.inbox.popleft())
 
 
+class NotedTurns(Turns):
+    """Notes what those who wait for a turn say it will cost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited: list[int] = []
+
+    def wait(self, go_on: Callable[[], None], cost: int, principal: str) -> None:
+        self.waited.append(cost)
+        super().wait(go_on, cost, principal)
+
+
 class Room:
     """Takes in what conversations hear, at the cost of a packet, and notes who said it."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = NotedTurns()
         self.heard: list[str] = []
 
     def enter(self, name: str, *messages: bytes, principal: str = "mallory") -> FakeConnection:
@@ -106,10 +120,46 @@ async def test_who_has_much_to_say_takes_turns_with_other_principals_and_not_wit
     assert last - begun <= 3 * 5, "one of others for each of its own, and some of turns that were under way"
 
 
-async def test_who_flood_take_turns_message_by_message() -> None:
+def runs_of(heard: list[str]) -> list[tuple[str, int]]:
+    """How many messages of each were heard one after the other."""
+    return [(name, len(list(run))) for name, run in groupby(heard)]
+
+
+async def test_who_flood_take_turns_of_a_dozen_messages() -> None:
+    """Which are one step of the grid then: with a turn for each message, most publishes were a step of their own."""
     room = Room()
     for number in range(5):
         room.enter(f"greedy {number}", *[b"x"] * 2_000).resume()
     await eventually(lambda: len(room.heard) == 10_000)
     # The first one was heard at once until the work of a turn was used up, and so comes to its end before the others.
-    assert all(len(set(room.heard[at : at + 5])) == 5 for at in range(1_000, 8_000, 5))
+    runs = runs_of(room.heard)[1:]
+    runs = runs_of(room.heard)[1:]
+    together = [runs[at : at + 5] for at in range(0, 500, 5)]
+    assert all(len({name for name, _ in each}) == 5 for each in together)
+    assert {length for each in together for _, length in each} == {SHARE_BYTES // PACKET_BYTES}
+
+
+async def test_the_more_principals_wait_the_less_each_is_heard_at_once() -> None:
+    room = Room()
+    for number in range(GREEDY):
+        room.enter(f"greedy{number}", *[b"x"] * 200).resume()
+    await eventually(lambda: len(room.heard) == GREEDY * 200)
+    most = ROUND_TURNS * TURN_BYTES // GREEDY // PACKET_BYTES + 1
+    lengths = [length for _, length in runs_of(room.heard)[2 : -2 * GREEDY]]
+    assert len(lengths) > GREEDY
+    assert max(lengths) <= most, "an equal share of two turns, and one message beyond"
+
+
+async def test_what_is_large_does_not_pass_in_front_behind_what_is_small() -> None:
+    room = Room()
+    array = b"[%b]" % b",".join([b'{"type":"publish"}'] * 100)
+    for number in range(GREEDY):
+        room.enter(f"greedy {number}", *[b"x", array] * 50).resume()
+    await asyncio.sleep(0)
+    begun = len(room.heard)
+    room.enter("modest", b"x").resume()
+    await eventually(lambda: "modest" in room.heard)
+    assert room.heard.index("modest") - begun <= 2 * GREEDY
+    await eventually(lambda: len(room.heard) == 100 * GREEDY + 1)
+    waited = sum(cost > LIGHT_BYTES for cost in room.turns.waited)
+    assert waited >= 50 * GREEDY - 3, "behind a small message, too; the first ones came before there was anything to do"

@@ -14,8 +14,9 @@ def test_each_key_has_its_turn_before_any_has_its_second() -> None:
     for key, item in (("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("c", "c1"), ("b", "b2")):
         queue.push(key, item)
 
+    assert (len(queue), queue.keys) == (6, 3)
     assert [queue.pop() for _ in range(len(queue))] == ["a1", "b1", "c1", "a2", "b2", "a3"]
-    assert len(queue) == 0
+    assert (len(queue), queue.keys) == (0, 0)
 
 
 def test_who_comes_back_is_behind_all_other_keys() -> None:
