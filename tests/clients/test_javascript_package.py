@@ -113,6 +113,10 @@ def test_it_is_installed_from_its_tarball_with_nothing_else(project: Path) -> No
     assert installed == ["session-gateway-client"]
     package = project / "node_modules" / "session-gateway-client"
     assert sorted(path.name for path in package.iterdir()) == ["README.md", "package.json", "src", "types"]
+    source, packed = CLIENT / "src", package / "src"
+    names = sorted(path.relative_to(source) for path in source.rglob("*.js"))
+    assert sorted(path.relative_to(packed) for path in packed.rglob("*") if path.is_file()) == names
+    assert [name for name in names if (source / name).read_bytes() != (packed / name).read_bytes()] == []
     script = 'import * as client from "session-gateway-client"; console.log(client.VERSION, typeof client.connect);'
     assert run("node", "--input-type=module", "--eval", script, folder=project) == f"{__version__} function\n"
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import pytest
 
 from gateway.client import Session, connect
 from gateway.core.types import TopicPath
 from gateway.local.proxy import FaultProxy
-from tests.clients.driver import CLIENT, Driver, node_environment
+from tests.clients.driver import Driver
 from tests.support.linked_nodes import LinkedNodes
-from tests.support.nodes import TestNode, declare_queues, eventually, running_node
+from tests.support.nodes import TestNode, declare_queues, eventually
 from tests.support.times import time_limit
 
 pytestmark = pytest.mark.promise("P16")
@@ -102,41 +99,3 @@ async def test_it_is_ended_by_who_began_it(scene: Scene) -> None:
     async with time_limit(20):
         update = await anext(await session.subscribe("orders/**"))
     assert (update.value, update.version) == ("yes", 1)
-
-
-RUNS = """
-import { connect } from "./src/index.js";
-
-const session = await connect(URL, { principal: "worker" });
-void shipOrders(session);
-const invoices = await session.consume("invoices");
-let count = 0;
-for await (const { value } of invoices) {
-  console.log(value.order);
-  count += 1;
-  if (count === 10) break;
-}
-await session.close();
-"""
-"""What the test adds to the worker of the how-to."""
-
-
-async def test_the_worker_of_the_how_to_gives_each_message_one_result(tmp_path: Path) -> None:
-    page = (CLIENT.parents[1] / "docs" / "how-to" / "consume-and-publish-atomically.md").read_text()
-    (worker,) = [each.split("```")[0] for each in page.split("```js\n")[1:]]
-    async with running_node() as node, connect(node.url, "alice") as session:
-        await declare_queues(node, "orders/new", "invoices")
-        for order in range(10):
-            await session.send("orders/new", {"order": order})
-        program = (worker + RUNS).replace("URL", json.dumps(node.url.replace("http", "ws")))
-        file = tmp_path / "program.mjs"
-        file.write_text(program.replace('"./src/index.js"', json.dumps(str(CLIENT / "src" / "index.js"))))
-        process = await asyncio.create_subprocess_exec(
-            "node", str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=node_environment()
-        )
-        async with time_limit(30):
-            said, _ = await process.communicate()
-        assert said.decode().split() == [str(order) for order in range(10)]
-        assert process.returncode == 0
-        async with time_limit(20), await session.subscribe("orders/9") as orders:
-            assert (await anext(orders)).value == {"state": "shipped"}

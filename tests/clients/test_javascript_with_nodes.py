@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,7 @@ from gateway.core.destinations.limits import HistoryLimits, QueueLimits
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.wire.packets import GoAway
 from gateway.local.proxy import FaultProxy, Way
-from tests.clients.driver import CLIENT, Driver, Refused, node_environment
+from tests.clients.driver import Driver, Refused
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import time_limit
 
@@ -261,23 +259,6 @@ async def test_refusals_have_their_names(setting: Setting) -> None:
         with pytest.raises(Refused) as refused:
             await setting.client.do(command, **given)
         assert refused.value.name == name, (command, given)
-
-
-async def test_the_program_of_the_how_to_runs(setting: Setting, tmp_path: Path) -> None:
-    page = (CLIENT.parents[1] / "docs" / "how-to" / "use-from-javascript.md").read_text()
-    blocks = [each.split("```")[0] for each in page.split("```js\n")[1:]]
-    assert len(blocks) > 5
-    program = "\n".join(blocks).replace("ws://127.0.0.1:18000", setting.one.url)
-    file = tmp_path / "program.mjs"
-    file.write_text(program.replace('"./src/index.js"', json.dumps(str(CLIENT / "src" / "index.js"))))
-    process = await asyncio.create_subprocess_exec(
-        "node", str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env=node_environment()
-    )
-    async with time_limit(30):
-        said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()
-    assert "at n1" in said.decode()
-    assert "prices/ACME { bid: 101.6, last: true }" in said.decode()
 
 
 async def test_an_administrator_ends_it(setting: Setting) -> None:

@@ -1,7 +1,7 @@
 """What the documents say can be followed: links lead somewhere, examples compile, commands and names exist.
 
-Nothing is executed here. The programs of pages that say so run elsewhere: ``tests/integration/client`` for the Python
-how-to, ``test_protocol_examples`` for the protocol.
+Nothing is executed here. The programs of how-tos are followed by ``tests/clients/test_how_tos``, the examples of the
+protocol by ``test_protocol_examples``.
 """
 
 from __future__ import annotations

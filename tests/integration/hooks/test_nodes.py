@@ -177,7 +177,7 @@ async def test_a_file_that_is_wrong_is_refused_at_the_start(tmp_path: Path) -> N
 # --- the receivers of the how-to --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.mark.parametrize("language", ["python", "js"])
 async def test_the_receivers_of_the_page_take_what_is_signed(tmp_path: Path, language: str) -> None:
     code = PAGE.read_text("utf-8").split(f"```{language}\n")[1].split("```")[0]
     assert "8300" in code

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -23,8 +21,6 @@ from tests.support.issuers import AUDIENCE, ISSUER, HttpStandIn, Provider, jwk, 
 from tests.support.nodes import running_node
 from tests.support.raw_client import RawClient
 from tests.support.times import scaled
-
-HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "authenticate.md"
 
 
 def fresh(number: int = 1, *, life: float = 300.0, **changes: Any) -> str:
@@ -155,39 +151,6 @@ async def test_several_ways_one_after_the_other(jwt_file: Path, users_file: Path
                 await connect(node.url, "nobody", "knows this")
             node.gateway.reload()
             assert node.log.of(events.USERS_RELOADED) == [{"users": 1}]
-
-
-async def test_the_programs_of_the_how_to_page_do_what_it_says(jwt_file: Path, tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", HOW_TO.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    page: dict[str, Any] = {"__name__": "page"}
-    for block in blocks:
-        exec(compile(block, HOW_TO.name, "exec"), page)
-    greet, watch, service = page["greet"], page["watch"], page["app"]
-    runner = web.AppRunner(service, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    callback = tmp_path / "callback.toml"
-    callback.write_text(f'url = "http://127.0.0.1:{runner.addresses[0][1]}/who"', "utf-8")
-    try:
-        async with running_node(auth=ChainedUsers((JwtUsers(jwt_file), CallbackUsers(callback)))) as node:
-            assert await greet(node.url, fresh()) == "alice of team fx"
-            asked = asyncio.Event()
-
-            async def fetch_token() -> str:
-                asked.set()
-                return fresh()
-
-            watching = asyncio.create_task(watch(node.url, fetch_token))
-            await eventually(lambda: node.gateway.node.sessions.connected() == 1)
-            assert asked.is_set()
-            watching.cancel()
-            await asyncio.wait([watching])
-            async with connect(node.url, "", "k-7f3a") as session:
-                assert (session.principal, session.properties["$principal.team"]) == ("reports", "fx")
-            with pytest.raises(Unauthenticated):
-                await connect(node.url, "", "k-0000")
-    finally:
-        await runner.cleanup()
 
 
 # --- Strange tokens ---------------------------------------------------------------------------------------------------
