@@ -1,8 +1,8 @@
 """Programs of pages, saved and started as pages say: in a folder where the clients are installed, and no checkout is.
 
 ```python
-with_programs = Reader(folder, environment)
-async with with_programs.started("python", program, node) as running:
+reader = Reader(folder, environment)
+async with reader.started("python", program, node) as running:
     assert await running.line() == "prices/ACME 101"
 ```
 """
@@ -17,6 +17,7 @@ from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from textwrap import dedent
 from typing import Final, NamedTuple
 
 from tests.clients.driver import CLIENT, node_environment
@@ -26,7 +27,7 @@ from tests.support.wheels import Environment
 
 ROOT: Final = Path(__file__).parents[2]
 HOW_TOS: Final = ROOT / "docs" / "how-to"
-BLOCK: Final = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK: Final = re.compile(r"^ *```(\w+)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 SUFFIXES: Final = {"python": ".py", "js": ".mjs", "sh": ".sh"}
 CLUSTER: Final = "127.0.0.1:18000"
 """Where the pages say that a cluster is."""
@@ -41,7 +42,7 @@ class Block(NamedTuple):
 
 def blocks(page: Path, *languages: str) -> list[Block]:
     """Find the blocks of a page in some languages; in all, if none is named."""
-    found = [Block(*each) for each in BLOCK.findall(page.read_text("utf-8"))]
+    found = [Block(language, dedent(text)) for language, text in BLOCK.findall(page.read_text("utf-8"))]
     return [each for each in found if not languages or each.language in languages]
 
 

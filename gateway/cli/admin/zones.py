@@ -127,7 +127,8 @@ def leave(*, client: ApiClient, yes: bool) -> None:
 def show(*, client: ApiClient, as_json: bool) -> None:
     """Show the zone of this cluster."""
     found = client.ask("GET", "zone")
-    text = f"zone {plain(found['name'])} ({plain(found['uid'])}), {found['members']} members"
+    count = found["members"]
+    text = f"zone {plain(found['name'])} ({plain(found['uid'])}), {count} {'member' if count == 1 else 'members'}"
     _tell(found, as_json=as_json, text=text)
 
 

@@ -231,7 +231,7 @@ async def test_the_command_line_does_the_same(pair: Pair, terminal: Terminal, tm
     (found,) = await terminal.lines("zone", "list")
     code, out, _ = await terminal.type("zone", "join", str(found["uid"]))
     assert (code, out) == (0, f"this cluster is in zone north ({found['uid']})\n")
-    assert (await terminal.type("zone", "show"))[1] == f"zone north ({found['uid']}), 1 members\n"
+    assert (await terminal.type("zone", "show"))[1] == f"zone north ({found['uid']}), 1 member\n"
     assert "(here)" in (await terminal.type("zone", "members"))[1]
     assert "cluster" in (await terminal.type("zone", "here"))[1]
     code, _, err = await terminal.type("zone", "join", "south", *given)
