@@ -159,7 +159,8 @@ class Index(RuleBasedStateMachine):
         for merge, members in made.items():
             assert merge.members is not None
             assert len(merge.members) == members
-            assert merge in self.index._outdated or all(merge in terminal.merges for terminal in merge.terminals)
+            is_known = all(merge in (terminal.merges or ()) for terminal in merge.terminals)
+            assert is_known or merge in self.index._outdated
 
 
 TestIndex = Index.TestCase

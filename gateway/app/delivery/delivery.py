@@ -36,7 +36,7 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selection_index import SelectionIndex
 from gateway.core.topics.selections import Selections
-from gateway.core.topics.selectors import Selector, parse_selector, partitions
+from gateway.core.topics.selectors import NO_PARTITIONS, Selector, parse_selector, partitions
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import EventId, RequestNumber, TopicPath
 from gateway.core.wire import codec
@@ -176,14 +176,15 @@ class Delivery:
             return  # nobody would give up what is held for it now
         added = needed - session.retained
         self.replicas.hold(added)
-        session.retained |= added
+        # Where it is the same, the very set of the selections is kept: it takes 216 bytes, of all partitions 2,264.
+        session.retained = needed if session.retained <= needed else session.retained | needed
 
     def select(self, session: Session, selections: Selections) -> None:
         """Put *selections* in force; from now on the session is sent the updates they match."""
         session.selections = selections
         needed = selections.partitions(self._depth)
         self.replicas.release(session.retained - needed)
-        session.retained &= needed
+        session.retained = needed if needed <= session.retained else session.retained & needed
         if session.muted or session.dropped:
             return
         self._index.set(session, selections)
@@ -231,7 +232,7 @@ class Delivery:
         self._tidy_later()
         self._feeds.drop(session)
         self.replicas.release(session.retained)
-        session.retained = frozenset()
+        session.retained = NO_PARTITIONS
 
     def _tidy_later(self) -> None:
         """Give up what a change has left outdated in the index, a portion in each turn of the loop (P20)."""

@@ -213,7 +213,8 @@ class FencedStore(FencedPresence):
         noted = None if places <= session.publish_partitions else self._places(session, places)
         if await self._write(session, lambda ownership: self._select(session, ownership, selections, noted)):
             session.written = selections
-            session.publish_partitions |= places
+            if noted is not None:  # a union with nothing is a set of its own, of 216 bytes
+                session.publish_partitions |= places
         await self.enter_trees(session, trees)
 
     async def _select(

@@ -19,6 +19,7 @@ from gateway.core.session.handoff import ClaimRank
 from gateway.core.session.server_session import NO_HANDLERS, ServerSession
 from gateway.core.stream.machine import SessionMachine
 from gateway.core.topics.selections import Selections
+from gateway.core.topics.selectors import NO_PARTITIONS
 from gateway.core.types import Attempt, Epoch, GridGeneration, NodeRef, TokenGeneration, TopicPath
 from gateway.core.wire.codes import Outcome
 from gateway.core.wire.packets import Backoff
@@ -170,9 +171,9 @@ class Session(ServerSession):
         self.exchange: Exchange | None = None
         self.present: dict[TopicPath, bytes] | None = None
         self.trees: Membership | None = None
-        self.partitions_asked: frozenset[int] = frozenset()
+        self.partitions_asked: frozenset[int] = NO_PARTITIONS
         self.fixed: dict[str, str] = {}
-        self.retained: frozenset[int] = frozenset()
+        self.retained: frozenset[int] = NO_PARTITIONS
         self.unsaved = False
         self.restores = 0
         self.on_clock = False

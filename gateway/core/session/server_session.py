@@ -25,6 +25,7 @@ from gateway.core.stream.machine import SessionMachine
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.stream.transitions import State
 from gateway.core.topics.selections import NOTHING, Selections
+from gateway.core.topics.selectors import NO_PARTITIONS
 from gateway.core.types import Attempt, GridGeneration, RequestNumber, SessionId, TokenGeneration
 from gateway.core.wire import codec
 from gateway.core.wire.codes import ErrorCode
@@ -150,7 +151,7 @@ class ServerSession:
         self.confirmed = TokenGeneration(1)
         self.attempt = Attempt(0)
         self.token_confirmed = True
-        self.publish_partitions: frozenset[int] = frozenset()
+        self.publish_partitions: frozenset[int] = NO_PARTITIONS
         self.declared = declared
         self.declaring: tuple[int, GridGeneration] | None = None
         self.stored_generation = declared

@@ -92,7 +92,8 @@ class _Terminal(Generic[S]):
         selecting: subscribers that select it, with the rank of the entry among the entries of that subscriber.
         deselecting: subscribers that deselect it, likewise. No subscriber is in both.
         members: the answer for topics that reach nothing else, or None if it has to be made.
-        merges: the merges made since it changed last that it is a part of; some may have been unmade since.
+        merges: the merges made since it changed last that it is a part of; some may have been unmade since. None
+            before the first: most topics reach one selector alone, and an empty set takes 216 bytes.
     """
 
     __slots__ = ("deselecting", "members", "merges", "selecting", "selector")
@@ -102,7 +103,7 @@ class _Terminal(Generic[S]):
         self.selecting: dict[S, int] = {}
         self.deselecting: dict[S, int] = {}
         self.members: tuple[S, ...] | None = None
-        self.merges: set[_Merge[S]] = set()
+        self.merges: set[_Merge[S]] | None = None
 
     def make(self) -> tuple[S, ...]:
         self.members = tuple(self.selecting)
@@ -394,7 +395,7 @@ class SelectionIndex(Generic[S]):
         terminal.members = None
         if terminal.merges:
             # The others of their terminals find out when they change themselves.
-            merges, terminal.merges = terminal.merges, set()
+            merges, terminal.merges = terminal.merges, None
             if len(merges) > len(self._outdated):
                 merges, self._outdated = self._outdated, merges
             self._outdated |= merges
@@ -479,7 +480,8 @@ class SelectionIndex(Generic[S]):
         if merge in self._made:
             self._unmake(merge)
         for each in merge.terminals:
-            each.merges.discard(merge)
+            if each.merges:
+                each.merges.discard(merge)
 
     def _keep(self, merge: _Merge[S], members: int) -> None:
         """Note that a merge has been made, so that its terminals can make it outdated."""
@@ -491,6 +493,8 @@ class SelectionIndex(Generic[S]):
         self._made[merge] = members
         self._made_members += members
         for each in merge.terminals:
+            if each.merges is None:
+                each.merges = set()
             each.merges.add(merge)
 
     def _unmake(self, merge: _Merge[S]) -> None:
