@@ -13,6 +13,10 @@ from scripts.reference.markdown import table
 from scripts.reference.pages import PAGES, WATCH, write_pages
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+CLIENT = Path(__file__).parents[2] / "clients" / "javascript" / "src"
+
+_MEMBER = re.compile(r"^  (?:async |get )?([a-z]\w*)\(.*\{$", re.MULTILINE)
+_OF_THE_LANGUAGE = {"constructor", "addEventListener", "removeEventListener"}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -32,6 +36,19 @@ def test_pages_are_complete() -> None:
     for page, names in expected.items():
         text = PAGES[page]()
         assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_the_page_of_the_javascript_client_has_every_member() -> None:
+    """Of the classes that have none but for applications."""
+    text = (REFERENCE / "javascript-client.md").read_text("utf-8")
+    missing = []
+    for name, file in (("Session", "session.js"), ("DurableStream", "durablestream.js")):
+        source = (CLIENT / file).read_text("utf-8")
+        body = source[source.index(f"export class {name} ") :].partition("\n}")[0]
+        members = set(_MEMBER.findall(body)) - _OF_THE_LANGUAGE
+        assert members, name
+        missing += [f"{name}.{each}" for each in sorted(members) if not re.search(rf"`[^`]*\b{each}\b", text)]
+    assert missing == []
 
 
 def test_expressions_use_metrics_that_exist() -> None:

@@ -352,6 +352,11 @@ export class ReconnectPlan {
     this.#turnTo(node);
   }
 
+  /** Whether nothing is left to be tried: `next` returns the error with which it has failed. */
+  get isOver() {
+    return this.#over !== null;
+  }
+
   /** What is to be told of following the master in every hello and resume (protocol 15.4). */
   get following() {
     return { ...(this.#follow ? { follow: true } : {}), ...(this.#redirects > 0 ? { redirects: this.#redirects } : {}) };

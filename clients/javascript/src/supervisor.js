@@ -229,7 +229,8 @@ export class Supervisor {
     this.sender.freeze();
     this.#plan.lost(judged, now);
     if (ending.code === CloseCode.CREDENTIALS_EXPIRED) this.#credentials.stale = true;
-    this.#enter("recovering");
+    // When a node has ended the session, as whoever closes it has asked for, there is nothing to come back to.
+    if (!this.#plan.isOver) this.#enter("recovering");
   }
 
   /**

@@ -341,6 +341,20 @@ test("closing says bye, and waits for the node", async () => {
   assert.ok(session.closedReason instanceof SessionClosed);
 });
 
+test("who closes, and whose session a node has ended, is told of the end and of nothing before it", async () => {
+  for (const [ends, code] of [[(session) => void session.close(), 1000], [(session) => void session.close(), 4205], [() => {}, 4205]]) {
+    const network = new Network();
+    const session = await open(network);
+    const told = [];
+    session.addEventListener("state", ({ detail }) => told.push(detail));
+    ends(session);
+    await settle();
+    network.last.drop(code, "it is closed");
+    await session.closed;
+    assert.deepEqual(told, ["closed"]);
+  }
+});
+
 test("closing takes no longer than it may", async () => {
   const network = new Network();
   const session = await open(network);
