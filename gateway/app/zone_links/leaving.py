@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from gateway.app.context import Context
@@ -12,6 +12,8 @@ from gateway.app.zone_links.judging import permissions_of
 from gateway.app.zone_links.knowledge import Knowledge
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.policy.permissions import Permissions
+from gateway.core.topics.selector_map import SelectorMap
+from gateway.core.topics.selectors import Selector
 from gateway.core.types import TopicPath
 from gateway.core.zones.interest import HeardInterest
 from gateway.core.zones.protocol import BATCH_BYTES, BATCH_EVENTS, Events, SentEvent
@@ -31,7 +33,7 @@ class Leaving:
         authorisation: says what the other cluster may select.
         knowledge: of zones.
         target: where the link leads.
-        heard: what the other cluster selects; of a join, what the join does.
+        heard: what the other cluster selects. Over a join nothing counts but what the join selects.
         cluster: that is there.
         place: where it is.
     """
@@ -51,7 +53,7 @@ class Leaving:
         self._authorisation = authorisation
         self._knowledge = knowledge
         self._target = target
-        self._heard = heard
+        self._wants = heard.wants if target.selectors is None else _selecting(target.selectors)
         self._cluster = cluster
         self._place = place
 
@@ -69,7 +71,7 @@ class Leaving:
             if arrived is None and place in batch.arrived:
                 continue  # written again after a loss; current values are exchanged then
             arrival, path = (Arrival.CLIENT, ()) if arrived is None else (arrived.arrival, arrived.path)
-            if not self._heard.wants(value.topic) or not self._may_leave(value.topic, arrival, path, permissions):
+            if not self._wants(value.topic) or not self._may_leave(value.topic, arrival, path, permissions):
                 continue
             wanted.append((value, arrived))
             if arrived is None:
@@ -96,7 +98,7 @@ class Leaving:
         Raises:
             GridUnavailable: see ``gateway.ports``.
         """
-        wanted = [each for each in values if self._heard.wants(each.topic) and StreamPosition.of(each.event) <= upto]
+        wanted = [each for each in values if self._wants(each.topic) and StreamPosition.of(each.event) <= upto]
         if not wanted:
             return []
         permissions = permissions_of(self._authorisation, self._cluster)
@@ -127,6 +129,14 @@ class Leaving:
         if reason is not None:
             self._context.metrics.add(catalogue.ZONE_STOPPED, label=reason)
         return reason is None
+
+
+def _selecting(selectors: Iterable[Selector]) -> Callable[[TopicPath], bool]:
+    """Make what tells whether any of some selectors matches a topic."""
+    found: SelectorMap[Selector] = SelectorMap()
+    for selector in selectors:
+        found.setdefault(selector, lambda each: each)
+    return lambda topic: bool(found.match(topic))
 
 
 def messages_of(events: Sequence[SentEvent], *, current: bool = False) -> Iterator[Events]:

@@ -39,12 +39,13 @@ from gateway.core.zones.protocol import (
     Gap,
     InterestAll,
     InterestAsk,
-    Purpose,
     SentEvent,
     ValuesAsk,
+    ZoneMessage,
     ZoneProtocolError,
     ZoneRefusal,
 )
+from gateway.core.zones.routes import Crossing
 from gateway.core.zones.stamps import StreamPlace
 from gateway.core.zones.window import SendWindow
 from gateway.ports import GridUnavailable, LinkName, PositionLost, StreamPosition, TopicValue
@@ -211,37 +212,41 @@ class Sender:
     # --- What the other cluster says ----------------------------------------------------------------------------------
 
     async def _hear(self) -> None:
-        heard = self._progress.heard
         while True:
             message = await self.talk.hear()
             try:
-                match message:
-                    case EventsAck():
-                        self._acknowledged(message.messages)
-                    case InterestAll():
-                        self._interested(heard.whole(message.revision, parse_selectors(message.selectors)))
-                    case InterestChange():
-                        new = heard.change(message)
-                        await self._ask() if new is None else self._interested(new)
-                    case ValuesAsk():
-                        self._send_all_values()
-                    case InterestDigest():
-                        if not heard.agrees(message):
-                            await self._ask()
-                    case _:
-                        raise NotLinked(ZoneRefusal.PROTOCOL, f"a receiver does not say {type(message).__name__}")
+                await self._take(message)
             except ZoneProtocolError as error:
                 raise NotLinked(ZoneRefusal.PROTOCOL, str(error)) from None
             except ValueError as error:
                 raise NotLinked(ZoneRefusal.LIMIT, str(error)) from None
+
+    async def _take(self, message: ZoneMessage) -> None:
+        heard = self._progress.heard
+        match message:
+            case EventsAck():
+                self._acknowledged(message.messages)
+            case ValuesAsk():
+                self._send_all_values()
+            case InterestAll() | InterestChange() | InterestDigest() if self._target.crossing is Crossing.JOIN:
+                # People here have written what crosses, whatever the other end would like to have.
+                raise NotLinked(ZoneRefusal.PROTOCOL, "over a join no interest is told")
+            case InterestAll():
+                self._interested(heard.whole(message.revision, parse_selectors(message.selectors)))
+            case InterestChange():
+                new = heard.change(message)
+                await self._ask() if new is None else self._interested(new)
+            case InterestDigest():
+                if not heard.agrees(message):
+                    await self._ask()
+            case _:
+                raise NotLinked(ZoneRefusal.PROTOCOL, f"a receiver does not say {type(message).__name__}")
 
     async def _ask(self) -> None:
         await self.talk.say(InterestAsk())
 
     def _interested(self, new: frozenset[Selector]) -> None:
         """The interest has changed: begin with partitions, or leave them, and send current values of what is new."""
-        if self._target.purpose is Purpose.JOIN and self._target.selectors is None:
-            return
         heard = self._progress.heard
         wanted = {each for each in heard.partitions if each % self._shares == self._share}
         for number in self._feeds.keys() - wanted:

@@ -5,36 +5,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
 from gateway.adapters.memory import MemoryZoneLinks
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath, Version
 from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.interest import InterestChange, InterestDigest
-from gateway.core.zones.messages import decode, encode
+from gateway.core.zones.messages import encode
 from gateway.core.zones.proofs import Meeting, Role, key_name, proof
 from gateway.core.zones.protocol import (
     Challenge,
     Events,
     EventsAck,
-    Hello,
     InterestAll,
     InterestAsk,
     Members,
     Purpose,
     SentEvent,
+    ValuesAsk,
     Welcome,
+    ZoneMessage,
 )
 from gateway.core.zones.records import Member, ZoneUid, zone_key
 from gateway.core.zones.routes import ClusterId, Place
 from gateway.core.zones.stamps import Origin, Stamp
-from gateway.ports import TopicValue
+from gateway.ports import LinkName, TopicValue
 from gateway.ports.zone_links import ZoneConnection, ZoneLinkBroken
+from tests.support.false_zone_receiver import false_end_of_a_join, false_receiver
 from tests.support.raw_zone_peer import RawZonePeer, raw_zone_peer
-from tests.support.times import time_limit
 from tests.support.virtual_zones import VirtualZones, ZoneCluster, run_zones
 
 pytestmark = [pytest.mark.promise("P18"), pytest.mark.promise("P20")]
@@ -382,56 +385,6 @@ def test_members_are_told_within_the_zone_alone() -> None:
 # --- What receivers may do --------------------------------------------------------------------------------------------
 
 
-class FalseReceiver:
-    """A member of the zone that listens and says what a test wants."""
-
-    def __init__(self, world: VirtualZones, victim: ZoneCluster) -> None:
-        self.links = MemoryZoneLinks(world.network, "false")
-        self.connections: asyncio.Queue[ZoneConnection] = asyncio.Queue()
-        self.world = world
-        self.victim = victim
-        self.over = asyncio.Event()
-
-    async def begin(self) -> None:
-        await self.links.start(self._serve)
-        member = Member(
-            zone=ZoneUid("z"),
-            cluster=ClusterId("false"),
-            urls=(self.links.url,),
-            fingerprints=(self.links.fingerprint,),
-        )
-        await self.victim.node.grid.zones.merge([member], own=self.victim.id)
-
-    async def _serve(self, connection: ZoneConnection) -> None:
-        await connection.send(encode(Challenge((1,), "n")))
-        hello = decode(await connection.receive())
-        assert isinstance(hello, Hello)
-        meeting = Meeting(
-            "z", hello.cluster, "false", hello.nonce, "n", connection.fingerprint, connection.own_fingerprint
-        )
-        welcome = Welcome(
-            cluster=ClusterId("false"),
-            name="false",
-            place=Place("z"),
-            zone="z",
-            zone_name="z",
-            proof=proof(self.world.key, Role.LISTENS, meeting),
-        )
-        await connection.send(encode(welcome))
-        connection.trust()
-        await self.connections.put(connection)
-        await self.over.wait()
-
-
-async def false_receiver(world: VirtualZones) -> tuple[ZoneCluster, FalseReceiver, ZoneConnection]:
-    (a,) = await world.clusters("A")
-    await a.enter("z", seeds=())
-    receiver = FalseReceiver(world, a)
-    await receiver.begin()
-    async with time_limit(60):
-        return a, receiver, await receiver.connections.get()
-
-
 async def why_refused(connection: ZoneConnection) -> str:
     return await RawZonePeer(connection, key="", cluster="", zone="").refused()
 
@@ -504,5 +457,46 @@ def test_interest_that_changes_all_the_time_does_not_keep_the_grid_busy() -> Non
             await connection.send(encode(InterestAll(revision, selectors)))
             await world.quiet(0.01)
         assert reads < 256 + 10 * 12 + 64
+
+    run_zones(scene)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        InterestAll(1, ("**",)),
+        InterestChange(1, frozenset({parse_selector("**")}), frozenset()),
+        InterestDigest(0, "0123456789abcdef"),
+    ],
+)
+def test_the_other_end_of_a_join_does_not_choose_what_crosses(told: ZoneMessage) -> None:
+    async def scene(world: VirtualZones) -> None:
+        a, partner = await false_end_of_a_join(world, "public/**")
+        await a.publish("public/1", "for all")
+        await a.publish("secret/plan", "for few")
+        assert [each.topic for each in (await partner.heard(Events)).events] == ["public/1"]
+        await partner.say(told)
+        assert await partner.refused() == "protocol"
+
+    run_zones(scene)
+
+
+def test_what_a_join_does_not_select_stays_whatever_is_believed_of_the_interest_there() -> None:
+    async def scene(world: VirtualZones) -> None:
+        a, partner = await false_end_of_a_join(world, "public/**")
+        there = topic_partition(TopicPath("public/1"), 1)
+        secret = next(each for n in count() if topic_partition(TopicPath(each := f"secret{n}/plan"), 1) == there)
+        await world.until(lambda: a.is_linked("to-b"))
+        await world.quiet()
+        a.links._carried[LinkName("join:to-b/0")].progress.heard.whole(1, [parse_selector("**")])
+        await a.publish(secret, "for few")
+        await partner.say(ValuesAsk())
+        await a.publish("public/1", "for all")
+        await a.publish(secret, "for few, again")
+        await a.publish("public/2", "for all")
+        sent: list[str] = []
+        while "public/2" not in sent:
+            sent += [each.topic for each in (await partner.heard(Events)).events]
+        assert set(sent) == {"public/1", "public/2"}
 
     run_zones(scene)
