@@ -13,8 +13,8 @@ import orjson
 import pytest
 
 from gateway.adapters import acceptor
-from gateway.app.zone_links import greeting, judging, linked_clusters, receiver, sender
-from gateway.core.zones.compaction import MOST_SELECTORS
+from gateway.app.zone_links import greeting, judging, linked_clusters, receiver, sender, talk
+from gateway.core.zones.compaction import MOST_INTEREST_BYTES, MOST_SELECTORS
 from gateway.core.zones.interest import InterestChange, InterestDigest
 from gateway.core.zones.messages import Kind, decode, encode
 from gateway.core.zones.proofs import NAME_DIGITS, key_name
@@ -22,7 +22,9 @@ from gateway.core.zones.protocol import (
     BATCH_BYTES,
     BATCH_EVENTS,
     GREETING_BYTES,
+    HEAD_BYTES,
     MESSAGE_BYTES,
+    MOST_HEARD,
     MOST_SHARES,
     PROTOCOLS,
     Events,
@@ -31,7 +33,7 @@ from gateway.core.zones.protocol import (
     Welcome,
     ZoneRefusal,
 )
-from gateway.core.zones.records import zone_key
+from gateway.core.zones.records import MOST_MEMBERS, zone_key
 from gateway.core.zones.routes import MOST_HOPS
 from gateway.core.zones.window import WINDOW_BYTES, WINDOW_EVENTS
 
@@ -83,6 +85,7 @@ def test_the_fields_of_a_greeting_are_those_that_are_said(which: int, message: t
 def test_the_bounds_are_those_of_the_code() -> None:
     assert [float(row[1]) for row in table("| What | Value |")] == [
         MESSAGE_BYTES,
+        HEAD_BYTES,
         GREETING_BYTES,
         BATCH_EVENTS,
         BATCH_BYTES,
@@ -91,14 +94,18 @@ def test_the_bounds_are_those_of_the_code() -> None:
         receiver.INBOX_BYTES,
         receiver.INBOX_MESSAGES,
         MOST_SELECTORS,
-        linked_clusters.MOST_HEARD,
+        MOST_INTEREST_BYTES,
+        MOST_HEARD,
         MOST_HOPS,
+        MOST_MEMBERS,
+        talk.MEMBERS_AT_ONCE,
         MOST_SHARES,
         linked_clusters.MOST_RECEIVERS,
         acceptor.STRANGERS,
         acceptor.ACCEPT_RATE,
         greeting.GREETING_SECONDS,
         sender.SCAN_RATE,
+        talk.WORK_RATE,
         judging.LATEST,
     ]
     assert f"first {NAME_DIGITS} hexadecimal digits" in TEXT

@@ -32,6 +32,7 @@ from gateway.core.zones.protocol import (
     ZoneMessage,
     ZoneProtocolError,
     ZoneRefusal,
+    ZoneTooMuch,
 )
 from gateway.core.zones.records import Join, JoinDirection, Member, Zone
 from gateway.core.zones.routes import ClusterId, Crossing, Place
@@ -59,6 +60,11 @@ class NotLinked(GatewayError):
     def by(cls, refuse: Refuse) -> NotLinked:
         """Make it of what the other side said."""
         return cls(refuse.why, f"the other cluster refuses: {refuse.detail or refuse.why.value}", told=True)
+
+    @classmethod
+    def over(cls, error: ZoneProtocolError) -> NotLinked:
+        """Make it of what is wrong with what the other side said."""
+        return cls(ZoneRefusal.LIMIT if isinstance(error, ZoneTooMuch) else ZoneRefusal.PROTOCOL, str(error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +182,7 @@ async def expect(connection: ZoneConnection) -> ZoneMessage:
     try:
         message = decode(await connection.receive())
     except ZoneProtocolError as error:
-        raise NotLinked(ZoneRefusal.PROTOCOL, str(error)) from None
+        raise NotLinked.over(error) from None
     if isinstance(message, Refuse):
         raise NotLinked.by(message)
     return message

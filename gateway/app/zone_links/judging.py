@@ -15,6 +15,7 @@ from gateway.core.topics.selectors import matches
 from gateway.core.zones.protocol import SentEvent
 from gateway.core.zones.routes import ClusterId, Stopped, why_refused
 from gateway.core.zones.values import normal_value
+from gateway.core.zones.work import json_work
 from gateway.ports import ForwardedEvent
 
 ROLE: Final = "zone"
@@ -23,6 +24,11 @@ ROLE: Final = "zone"
 LATEST: Final = 24 * 3600 * 1000
 """Milliseconds by which the stamp of a value may be ahead of this node's clock. Clocks that differ by more are wrong;
 and a value with a stamp of the far future would be the newest one for so long."""
+
+
+MOST_SHORTER: Final = 2
+"""How many times as long as the longest value what came may be: gateways send values in their normal form; what others
+send may have blanks and be shorter in it. What is longer is not parsed (P20)."""
 
 
 def permissions_of(authorisation: Authorisation, cluster: ClusterId) -> Permissions:
@@ -55,15 +61,29 @@ class Judge:
         latest = int(self._context.clock.wall() * 1000) + LATEST
         taken = []
         for event in events:
-            value = normal_value(event.value)
-            reason = self._why_not(event, value, permissions, latest)
-            if reason is not None or value is None:
+            reason = self._why_not(event, permissions, latest)
+            value = None if reason is not None else self._value(event.value)
+            if value is None:
                 self._context.metrics.add(catalogue.ZONE_STOPPED, label=reason or "invalid")
                 continue
             taken.append(self._forwarded(event, value, current=current))
         return taken
 
-    def _why_not(self, event: SentEvent, value: bytes | None, permissions: Permissions, latest: int) -> str | None:
+    def work(self, events: Iterable[SentEvent]) -> float:
+        """Tell how long it takes to parse their values, at worst, in seconds."""
+        return sum(json_work(each.value) for each in events if not self._is_too_long(each.value))
+
+    def _is_too_long(self, text: bytes) -> bool:
+        return len(text) > MOST_SHORTER * self._context.parameters.limits.value_bytes
+
+    def _value(self, text: bytes) -> bytes | None:
+        """Bring a value into its normal form; None if there may be no such value."""
+        if self._is_too_long(text):
+            return None
+        value = normal_value(text)
+        return None if value is None or len(value) > self._context.parameters.limits.value_bytes else value
+
+    def _why_not(self, event: SentEvent, permissions: Permissions, latest: int) -> str | None:
         source, here = self.source, self._knowledge.here
         stopped = why_refused(event.topic, event.path, here=here)
         if stopped is None and event.origin.cluster == self._knowledge.cluster:
@@ -76,8 +96,6 @@ class Judge:
             return "policy"
         if not permissions.publishes_all and not permissions.may_publish(event.topic):
             return "policy"
-        if value is None or len(value) > self._context.parameters.limits.value_bytes:
-            return "invalid"
         if event.stamp is not None and event.stamp.time > latest:
             return "stamp"
         return None

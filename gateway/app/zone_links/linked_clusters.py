@@ -25,10 +25,9 @@ from gateway.app.zones.knowledge import ZoneKnowledge
 from gateway.catalogue import log_events
 from gateway.catalogue import zone_link_log_events as log
 from gateway.catalogue import zone_link_metrics as catalogue
-from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.messages import encode
-from gateway.core.zones.protocol import Members, Purpose, Refuse, Welcome, ZoneRefusal
-from gateway.core.zones.records import Member, ZoneUid
+from gateway.core.zones.protocol import MOST_HEARD, Members, Purpose, Refuse, Welcome, ZoneRefusal
+from gateway.core.zones.records import MOST_MEMBERS, Member, ZoneUid
 from gateway.core.zones.routes import ClusterId
 from gateway.ports import GridUnavailable, LinkName, TooManyRecords, ZoneLinkReport
 from gateway.ports.zone_administration import Introduction, NotIntroduced
@@ -36,9 +35,6 @@ from gateway.ports.zone_links import NoZoneLink, ZoneConnection, ZoneLinkBroken,
 
 MOST_RECEIVERS: Final = 512
 """Links that others have opened to one node: each costs up to its inbox of memory."""
-
-MOST_HEARD: Final = 3 * MOST_SELECTORS
-"""Selectors that another cluster may tell: while all of them change, those of before and after are there together."""
 
 LOGGED_EVERY: Final = 60.0
 """Seconds in which one address is told of once for a reason: strangers must not fill the log."""
@@ -373,6 +369,8 @@ async def _told(connection: ZoneConnection) -> list[Member]:
                 message = await expect(connection)
                 if isinstance(message, Members):
                     members += message.members
+                if len(members) > MOST_MEMBERS:
+                    raise NotLinked(ZoneRefusal.LIMIT, f"it tells of more than {MOST_MEMBERS:,} members")
     except NotLinked as error:
         if error.why is not ZoneRefusal.STOPPED:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.app.context import Context
@@ -12,6 +13,7 @@ from gateway.app.journal.zone_traffic import CountedLink
 from gateway.app.zone_links.greeting import NotLinked
 from gateway.app.zone_links.judging import Judge
 from gateway.app.zone_links.knowledge import Knowledge
+from gateway.app.zone_links.leaving import EVENT_BYTES
 from gateway.app.zone_links.talk import GRID_RETRY, Talk
 from gateway.app.zone_links.together import together
 from gateway.app.zone_links.views import ZoneLinkView
@@ -24,6 +26,7 @@ from gateway.core.zones.protocol import (
     Gap,
     InterestAll,
     InterestAsk,
+    SentEvent,
     ValuesAsk,
     ZoneRefusal,
 )
@@ -38,10 +41,17 @@ DIGEST_SECONDS: Final = 30.0
 """Between two digests of the interest, by which the sender finds out whether it has missed something."""
 
 INBOX_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of values that have come and are not in the grid; above, nothing more is read from the link."""
+"""Bytes of events that have come and are not in the grid; above, nothing more is read from the link."""
 
 INBOX_MESSAGES: Final = 200
 """Messages, likewise."""
+
+JUDGED_BYTES: Final = 64 * 1024
+"""Bytes of values after which others get their turn, if the sender has not caused too much work: to parse them takes
+some milliseconds at worst."""
+
+TOLD_WORK: Final = 2e-6
+"""Seconds of CPU for each selector that is told once more because the sender asks for it."""
 
 _REASONS: Final = {
     NotTaken.DUPLICATE: "duplicate",
@@ -211,6 +221,7 @@ class Receiver:
                 case Events():
                     self._put(message)
                 case InterestAsk():
+                    await self.talk.pace(TOLD_WORK * self.selectors)
                     await self._tell_all()
                 case Gap():
                     self._context.announce(ZoneGapFound(self.counted, message.partition))
@@ -219,7 +230,7 @@ class Receiver:
 
     def _put(self, message: Events) -> None:
         self._inbox.append(message)
-        self._inbox_bytes += sum(len(each.value) for each in message.events)
+        self._inbox_bytes += _held(message)
         self._filled.set()
         if self._inbox_bytes > INBOX_BYTES or len(self._inbox) >= INBOX_MESSAGES:
             self._room.clear()
@@ -230,7 +241,7 @@ class Receiver:
             self._filled.clear()
             while self._inbox:
                 messages = self._next_messages()
-                await self._apply([one for each in messages for one in self._judged(each)])
+                await self._apply([one for each in messages for one in await self._judged(each)])
                 self._acknowledged += len(messages)
                 await self.talk.say(EventsAck(self._acknowledged))
 
@@ -242,13 +253,16 @@ class Receiver:
             message = self._inbox.popleft()
             messages.append(message)
             count += len(message.events)
-            self._inbox_bytes -= sum(len(each.value) for each in message.events)
+            self._inbox_bytes -= _held(message)
         self._room.set()
         return messages
 
-    def _judged(self, message: Events) -> list[ForwardedEvent]:
+    async def _judged(self, message: Events) -> list[ForwardedEvent]:
         self._context.metrics.add(catalogue.ZONE_EVENTS, len(message.events), label="in")
-        judged = self._judge.judge(message.events, current=message.current)
+        judged: list[ForwardedEvent] = []
+        for part in _parts(message.events):
+            await self.talk.pace(self._judge.work(part))
+            judged += self._judge.judge(part, current=message.current)
         if self._traffic is not None:
             tally = self._traffic.of(self.counted)
             tally.events += len(message.events)
@@ -287,3 +301,19 @@ class Receiver:
             tally.refused += reasons["not_created"] + reasons["not_stored"]
         for reason, count in reasons.items():
             self._context.metrics.add(catalogue.ZONE_NOT_APPLIED, count, label=reason)
+
+
+def _held(message: Events) -> int:
+    """Tell about how many bytes of memory events take."""
+    return sum(EVENT_BYTES + len(each.topic) + len(each.value) + sum(map(len, each.path)) for each in message.events)
+
+
+def _parts(events: Sequence[SentEvent]) -> Iterator[Sequence[SentEvent]]:
+    """Part events, in order, so that not much is parsed at once."""
+    begin = size = 0
+    for at, each in enumerate(events):
+        if size and size + len(each.value) > JUDGED_BYTES:
+            yield events[begin:at]
+            begin, size = at, 0
+        size += len(each.value)
+    yield events[begin:]

@@ -56,7 +56,8 @@ CURSOR_SECONDS: Final = 1.0
 carrier, and not taken a second time."""
 
 READ_SINGLY: Final = 100
-"""Topics that are read one by one when there is new interest in them; of more, their partitions are read."""
+"""Topics that are read one by one when there is new interest in them; of more, their partitions are read. So many cost
+as much as a partition."""
 
 SCAN_RATE: Final = 10.0
 SCAN_BURST: Final = 4.0 * TOPIC_PARTITIONS
@@ -102,15 +103,17 @@ class _Feed:
         number: which partition.
         position: up to where its stream has been looked at; None before it was decided where to begin.
         due: selectors whose current values are to be sent before the stream goes on.
+        is_all_due: whether these are all that the other cluster selects there.
         is_sending: whether current values are being sent.
     """
 
-    __slots__ = ("due", "is_sending", "number", "position")
+    __slots__ = ("due", "is_all_due", "is_sending", "number", "position")
 
     def __init__(self, number: int, position: StreamPosition | None, due: frozenset[Selector]) -> None:
         self.number = number
         self.position = position
         self.due = due
+        self.is_all_due = False
         self.is_sending = False
 
 
@@ -217,7 +220,7 @@ class Sender:
             try:
                 await self._take(message)
             except ZoneProtocolError as error:
-                raise NotLinked(ZoneRefusal.PROTOCOL, str(error)) from None
+                raise NotLinked.over(error) from None
             except ValueError as error:
                 raise NotLinked(ZoneRefusal.LIMIT, str(error)) from None
 
@@ -274,8 +277,9 @@ class Sender:
     def _send_all_values(self) -> None:
         """The other cluster has lost some of what it was sent."""
         for number, feed in self._feeds.items():
-            feed.due = self._owe_all(number)
-            self._wake(number)
+            if not feed.is_all_due:
+                self._owe_all(feed)
+                self._wake(number)
 
     def _acknowledged(self, messages: int) -> None:
         for number, place in self._window.acknowledged(messages).items():
@@ -322,7 +326,7 @@ class Sender:
         if position is None:
             position = await self._begin(feed)
         if feed.due:
-            due, feed.due, feed.is_sending = feed.due, frozenset(), True
+            due, feed.due, feed.is_all_due, feed.is_sending = feed.due, frozenset(), False, True
             try:
                 await self._send_values(feed, due, position)
             except GridUnavailable:
@@ -344,7 +348,7 @@ class Sender:
         is_stream_begun = position.grid_generation > 0
         if is_stream_begun and batch.position.grid_generation != position.grid_generation:
             # The grid may have lost writes; values that nodes have put back since do not cross with the stream.
-            feed.due |= self._owe_all(feed.number)
+            self._owe_all(feed)
         self._reached(feed)
         return True
 
@@ -353,7 +357,7 @@ class Sender:
         position = await self._grid.topics.position(feed.number)
         await self._write({feed.number: position})
         feed.position = position
-        feed.due = self._owe_all(feed.number)
+        self._owe_all(feed)
         self._reached(feed)
         return position
 
@@ -364,25 +368,30 @@ class Sender:
             self._progress.owed[number] = self._progress.owed.get(number, frozenset()) | due
         return due
 
-    def _owe_all(self, number: int) -> frozenset[Selector]:
+    def _owe_all(self, feed: _Feed) -> None:
         """Do so of all that the other cluster selects in a partition."""
-        heard = self._progress.heard.selectors
-        return self._owe(number, (each for each in heard if number in partitions(each, self._depth)))
+        feed.due |= self._owe(feed.number, self._progress.heard.selectors_in(feed.number))
+        feed.is_all_due = True
 
     async def _send_values(self, feed: _Feed, due: frozenset[Selector], upto: StreamPosition) -> None:
         """Send current values of what selectors match; the stream goes on behind them."""
         topics = [TopicPath(each.text) for each in due if each.literal]
         if len(topics) == len(due) <= READ_SINGLY:
+            await self._pace_reads(len(topics) / READ_SINGLY)
             here = [each for each in topics if topic_partition(each, self._depth) == feed.number]
             found = [each for each in await self._grid.topics.read(here) if each is not None] if here else []
             await self._send_matching(feed, found, upto)
             return
-        await asyncio.sleep(self._scans.charge(self._context.clock.monotonic()))
+        await self._pace_reads(1.0)
         matching: SelectorMap[Selector] = SelectorMap()
         for selector in due:
             matching.setdefault(selector, lambda each: each)
         async for page in self._grid.topics.values(feed.number):
             await self._send_matching(feed, [each for each in page if matching.match(each.topic)], upto)
+
+    async def _pace_reads(self, partitions: float) -> None:
+        """Wait until values may be read, of a partition or as many topics as cost a share of one."""
+        await asyncio.sleep(self._scans.charge(self._context.clock.monotonic(), partitions))
 
     async def _send_matching(self, feed: _Feed, values: list[TopicValue], upto: StreamPosition) -> None:
         await self._send_events(feed, await self._leaving.of_values(feed.number, values, upto), current=True)

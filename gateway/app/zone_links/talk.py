@@ -10,6 +10,7 @@ from gateway.app.context import Context
 from gateway.app.zone_links.greeting import NotLinked
 from gateway.app.zone_links.knowledge import Knowledge
 from gateway.catalogue import zone_link_metrics as catalogue
+from gateway.core.pacing.rates import TokenBucket
 from gateway.core.zones.messages import decode, encode
 from gateway.core.zones.protocol import (
     Beat,
@@ -22,6 +23,7 @@ from gateway.core.zones.protocol import (
 )
 from gateway.core.zones.records import Member
 from gateway.core.zones.routes import ClusterId, Crossing
+from gateway.core.zones.work import message_work
 from gateway.ports import GridUnavailable, TooManyRecords
 from gateway.ports.zone_links import ZoneConnection, ZoneLinkBroken, ZoneLinkLimits
 
@@ -32,8 +34,16 @@ LATE_BEATS: Final = 2
 """Beats by which this node may notice late that time has passed. Then it slept itself, and the other end is not blamed
 for what was not heard meanwhile."""
 
-MEMBERS_AT_ONCE: Final = 16
-"""Members in one message: some 60 kB if each of them has all the URLs and certificates that it may."""
+MEMBERS_AT_ONCE: Final = 8
+"""Members in one message: some 30 kB if each of them has all the URLs and certificates that it may, and half of what a
+message may have if these are the longest."""
+
+WORK_RATE: Final = 0.2
+WORK_BURST: Final = 0.1
+"""Seconds of CPU that a link may cause in a second, and at once, by what it says; then it is read more slowly."""
+
+TURN_WORK: Final = 0.002
+"""Seconds of CPU after which others get their turn."""
 
 MILLISECONDS: Final = 1_000
 
@@ -74,6 +84,8 @@ class Talk:
         self._members: dict[ClusterId, Member] = {}
         self._counted_in = self._counted_out = 0
         self._zone = knowledge.table.zone
+        self._work = TokenBucket(WORK_RATE, WORK_BURST)
+        self._worked = 0.0
 
     async def say(self, message: ZoneMessage) -> None:
         """Send a message.
@@ -101,11 +113,13 @@ class Talk:
             ZoneLinkBroken: see there.
         """
         while True:
+            data = await self.connection.receive()
             try:
-                message = decode(await self.connection.receive())
+                message = decode(data)
             except ZoneProtocolError as error:
-                raise NotLinked(ZoneRefusal.PROTOCOL, str(error)) from None
+                raise NotLinked.over(error) from None
             self.count()
+            await self.pace(message_work(data, message))
             match message:
                 case Beat():
                     self.clock_difference = message.time / MILLISECONDS - self._clock.wall()
@@ -115,6 +129,18 @@ class Talk:
                     await self._learn(message.members)
                 case _:
                     return message
+
+    async def pace(self, work: float) -> None:
+        """Charge the other end for work of its making, and wait as long as it has to; others get their turn.
+
+        Args:
+            work: seconds of CPU that it takes, or has taken.
+        """
+        wait = self._work.charge(self._clock.monotonic(), work)
+        self._worked += work
+        if wait or self._worked > TURN_WORK:
+            self._worked = 0.0
+            await asyncio.sleep(wait)
 
     async def beat(self) -> None:
         """Say something now and then, for ever.

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import orjson
+
 from gateway.core.topics.selector_map import SelectorMap
 from gateway.core.topics.selectors import ANY, ONE, Selector, covers, parse_selector
 from gateway.core.topics.topics import MAX_SEGMENTS, SEPARATOR, is_reserved
@@ -17,6 +19,9 @@ from gateway.core.types import TopicPath
 MOST_SELECTORS: Final = 1_000
 """Selectors by which a cluster tells its interest: some 50 kB, which every other cluster of the zone is sent whole when
 a link comes up."""
+
+MOST_INTEREST_BYTES: Final = 400 * 1024
+"""Bytes of those selectors in JSON: 400 for each. What is said of them is no longer than a message may be."""
 
 _SEARCHED: Final = 4
 """How many times as many as there may be are searched for what others cover; of more so few are, that it is not worth
@@ -30,7 +35,7 @@ _MOST_COMPARED: Final = 64
 
 
 def compact(selectors: Iterable[Selector], *, most: int = MOST_SELECTORS) -> frozenset[Selector]:
-    """Find at most *most* selectors that together match what *selectors* match, or more.
+    """Find at most *most* selectors, of a bounded length, that together match what *selectors* match, or more.
 
     Selectors of the system's topics are left out: those never cross.
 
@@ -41,13 +46,15 @@ def compact(selectors: Iterable[Selector], *, most: int = MOST_SELECTORS) -> fro
     own = {each for each in selectors if not is_reserved(each.text)}
     if len(own) <= _SEARCHED * most:
         own = _irredundant(own)
-        if len(own) <= most:
+        if len(own) <= most and _length(each.segments for each in own) <= MOST_INTEREST_BYTES:
             return frozenset(own)
-    # From the longest beginnings to the shortest, halving what is left to try: with shorter ones there are fewer.
+    # From the longest beginnings to the shortest, halving what is left to try: with shorter ones there are fewer, and
+    # they are shorter themselves.
     shortest, longest, best = 1, MAX_SEGMENTS - 1, 0
     while shortest <= longest:
         length = (shortest + longest + 1) // 2
-        if len({_widened(each, length) for each in own}) <= most:
+        widened = {_widened(each, length) for each in own}
+        if len(widened) <= most and _length(widened) <= MOST_INTEREST_BYTES:
             best, shortest = length, length + 1
         else:
             longest = length - 1
@@ -56,6 +63,11 @@ def compact(selectors: Iterable[Selector], *, most: int = MOST_SELECTORS) -> fro
     return frozenset(
         _irredundant({parse_selector(SEPARATOR.join(each)) for each in {_widened(one, best) for one in own}})
     )
+
+
+def _length(selectors: Iterable[tuple[str, ...]]) -> int:
+    """Tell how many bytes a list of selectors has in JSON, given their segments."""
+    return sum(len(orjson.dumps(SEPARATOR.join(each))) + 1 for each in selectors)
 
 
 def _widened(selector: Selector, length: int) -> tuple[str, ...]:

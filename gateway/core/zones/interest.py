@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from gateway.core.topics.selector_map import SelectorMap
-from gateway.core.topics.selectors import Selector, partitions
+from gateway.core.topics.selectors import ALL_PARTITIONS, Selector, partitions
 from gateway.core.topics.topics import is_reserved
 from gateway.core.types import TopicPath
 
@@ -144,7 +144,9 @@ class HeardInterest:
         self._digest = 0
         self._selectors: set[Selector] = set()
         self._map: SelectorMap[Selector] = SelectorMap()
-        self._reached: Counter[int] = Counter()
+        # A selector reaches one partition or all of them.
+        self._everywhere: set[Selector] = set()
+        self._there: dict[int, set[Selector]] = {}
 
     def __len__(self) -> int:
         return len(self._selectors)
@@ -153,6 +155,10 @@ class HeardInterest:
     def selectors(self) -> AbstractSet[Selector]:
         """What it selects."""
         return self._selectors
+
+    def selectors_in(self, partition: int) -> AbstractSet[Selector]:
+        """Tell which selectors can match topics of a partition."""
+        return self._everywhere | self._there.get(partition, frozenset())
 
     def whole(self, revision: int, selectors: Iterable[Selector]) -> frozenset[Selector]:
         """It tells everything. Returns what is new.
@@ -203,16 +209,26 @@ class HeardInterest:
         self._selectors.add(selector)
         self._map.setdefault(selector, lambda each: each)
         self._digest ^= _digest(selector)
-        self._reached.update(partitions(selector, self._depth))
+        reached = partitions(selector, self._depth)
+        if reached == ALL_PARTITIONS:
+            self._everywhere.add(selector)
+        else:
+            for number in reached:
+                self._there.setdefault(number, set()).add(selector)
 
     def _drop(self, selector: Selector) -> None:
         self._selectors.discard(selector)
         self._map.remove(selector)
         self._digest ^= _digest(selector)
-        self._reached.subtract(partitions(selector, self._depth))
+        self._everywhere.discard(selector)
+        for number in partitions(selector, self._depth):
+            there = self._there.get(number, set())
+            there.discard(selector)
+            if not there:
+                self._there.pop(number, None)
 
     def _counted(self) -> None:
-        self.partitions = frozenset(number for number, count in self._reached.items() if count > 0)
+        self.partitions = ALL_PARTITIONS if self._everywhere else frozenset(self._there)
 
     def _check(self, count: int) -> None:
         if count > self._most:

@@ -26,6 +26,8 @@ from gateway.core.wire.errors import GatewayError
 from gateway.core.zones.interest import InterestChange, InterestDigest
 from gateway.core.zones.protocol import (
     BATCH_EVENTS,
+    HEAD_BYTES,
+    MOST_HEARD,
     MOST_SHARES,
     Beat,
     Challenge,
@@ -44,8 +46,9 @@ from gateway.core.zones.protocol import (
     ZoneMessage,
     ZoneProtocolError,
     ZoneRefusal,
+    ZoneTooMuch,
 )
-from gateway.core.zones.records import MOST_URLS, InvalidRecord, Member, ZoneUid, check_member
+from gateway.core.zones.records import MOST_MEMBERS, MOST_URLS, InvalidRecord, Member, ZoneUid, check_member
 from gateway.core.zones.routes import MOST_HOPS, ClusterId, Place
 from gateway.core.zones.stamps import Origin, Stamp
 
@@ -114,17 +117,35 @@ def decode(data: bytes) -> ZoneMessage:
     """Read what ``encode`` wrote.
 
     Raises:
+        ZoneTooMuch: it is longer, or has more in it, than a message may.
         ZoneProtocolError: it is no message.
     """
     if not data:
         raise ZoneProtocolError("an empty message")
     kind = data[0]
     if kind == Kind.EVENTS:
-        return _decode_events(memoryview(data)[1:])
+        return _decode_events(data)
     read = _READERS.get(kind)
     if read is None:
         raise ZoneProtocolError(f"a message of the unknown kind {kind}")
-    return read(_Head(_object(data[1:]), Kind(kind)))
+    return read(_Head(_object(json_of(data)), Kind(kind)))
+
+
+def json_of(data: bytes) -> bytes:
+    """Return the JSON of a message, which is all of it but its kind and the values of events.
+
+    Raises:
+        ZoneTooMuch: it is longer than it may be.
+        ZoneProtocolError: it is cut off.
+    """
+    begin, end = 1, len(data)
+    if data[0] == Kind.EVENTS:
+        begin += _LENGTH.size
+        if end < begin or end < (end := begin + _LENGTH.unpack_from(data, 1)[0]):
+            raise ZoneProtocolError("events that are cut off")
+    if end - begin > HEAD_BYTES:
+        raise ZoneTooMuch(f"a message with {end - begin:,} bytes of JSON, and {HEAD_BYTES:,} are the most")
+    return data[begin:end]
 
 
 class _Head:
@@ -164,7 +185,7 @@ class _Head:
         if not isinstance(value, list):
             raise ZoneProtocolError(f"{self._name(name)} is no list")
         if len(value) > most:
-            raise ZoneProtocolError(f"{self._name(name)} has {len(value)} items, and {most} are the most")
+            raise ZoneTooMuch(f"{self._name(name)} has {len(value)} items, and {most} are the most")
         return [read(each, self._name(name)) for each in value]
 
     def optional(self, name: str, read: Callable[[Any, str], T]) -> T | None:
@@ -206,7 +227,7 @@ def _selector(value: Any, name: str) -> Selector:
         raise ZoneProtocolError(f"{name}: {error}") from None
 
 
-def _object(data: bytes | memoryview) -> dict[str, Any]:
+def _object(data: bytes) -> dict[str, Any]:
     try:
         found = orjson.loads(data)
     except ValueError:
@@ -302,9 +323,6 @@ def _purpose(value: str) -> Purpose:
         raise ZoneProtocolError(f"the purpose of a hello is none that is known: {value}") from None
 
 
-_MOST_ITEMS: Final = 100_000
-"""Of lists that are bounded by the bytes of their message, and by whoever takes them."""
-
 _READERS: Final[dict[int, Callable[[_Head], ZoneMessage]]] = {
     Kind.CHALLENGE: lambda head: Challenge(
         tuple(head.items("protocols", _number, most=_WORD_CHARACTERS)), head.word("nonce")
@@ -312,14 +330,14 @@ _READERS: Final[dict[int, Callable[[_Head], ZoneMessage]]] = {
     Kind.HELLO: _read_hello,
     Kind.WELCOME: _read_welcome,
     Kind.REFUSE: _read_refuse,
-    Kind.MEMBERS: lambda head: Members(tuple(head.items("members", _read_member, most=_MOST_ITEMS))),
+    Kind.MEMBERS: lambda head: Members(tuple(head.items("members", _read_member, most=MOST_MEMBERS))),
     Kind.INTEREST_ALL: lambda head: InterestAll(
-        head.number("revision"), tuple(head.items("selectors", _plain, most=_MOST_ITEMS))
+        head.number("revision"), tuple(head.items("selectors", _plain, most=MOST_HEARD))
     ),
     Kind.INTEREST_CHANGE: lambda head: InterestChange(
         head.number("revision"),
-        frozenset(head.items("added", _selector, most=_MOST_ITEMS)),
-        frozenset(head.items("dropped", _selector, most=_MOST_ITEMS)),
+        frozenset(head.items("added", _selector, most=MOST_HEARD)),
+        frozenset(head.items("dropped", _selector, most=MOST_HEARD)),
     ),
     Kind.INTEREST_DIGEST: lambda head: InterestDigest(head.number("revision"), head.word("digest")),
     Kind.INTEREST_ASK: lambda _: InterestAsk(),
@@ -389,15 +407,10 @@ def _encode_events(message: Events) -> bytes:
     return b"".join((bytes((Kind.EVENTS,)), _LENGTH.pack(len(head)), head, *[each.value for each in message.events]))
 
 
-def _decode_events(data: memoryview) -> Events:
-    if len(data) < _LENGTH.size:
-        raise ZoneProtocolError("events that are cut off")
-    (length,) = _LENGTH.unpack_from(data)
-    begin = _LENGTH.size + length
-    if begin > len(data):
-        raise ZoneProtocolError("events that are cut off")
-    head = _Head(_object(data[_LENGTH.size : begin]), Kind.EVENTS)
-    values = _Values(data[begin:])
+def _decode_events(data: bytes) -> Events:
+    told = json_of(data)
+    head = _Head(_object(told), Kind.EVENTS)
+    values = _Values(memoryview(data)[1 + _LENGTH.size + len(told) :])
     events = tuple(head.items("events", values.event, most=BATCH_EVENTS))
     values.finish()
     return Events(events, head.flag("current"))

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from gateway.core.types import TopicPath
 from gateway.core.wire.errors import GatewayError
+from gateway.core.zones.compaction import MOST_SELECTORS
 from gateway.core.zones.interest import InterestChange, InterestDigest
 from gateway.core.zones.records import Member
 from gateway.core.zones.routes import ClusterId, Path, Place
@@ -26,6 +27,10 @@ MESSAGE_BYTES: Final = 16 * 1024 * 1024
 GREETING_BYTES: Final = 64 * 1024
 """Longest message of somebody who has not proved who it is."""
 
+HEAD_BYTES: Final = 1024 * 1024
+"""Longest JSON of a message, which is all of it but the values of events: to parse a byte may take a hundred times as
+long as to read it. The longest honest one is a change of all the interest, of twice ``MOST_INTEREST_BYTES``."""
+
 BATCH_BYTES: Final = 256 * 1024
 """Bytes of events above which a message of several is ended: some 2 ms on a link of 1 Gbit/s."""
 
@@ -35,9 +40,16 @@ BATCH_EVENTS: Final = 500
 MOST_SHARES: Final = 64
 """Links over which one cluster may send to another: one for each topic partition at most."""
 
+MOST_HEARD: Final = 3 * MOST_SELECTORS
+"""Selectors that another cluster may tell: while all of them change, those of before and after are there together."""
+
 
 class ZoneProtocolError(GatewayError):
     """What came is not the protocol of zone links; the message tells why."""
+
+
+class ZoneTooMuch(ZoneProtocolError):
+    """What came is more than a link may carry; nothing of it was taken."""
 
 
 class Purpose(StrEnum):
