@@ -64,7 +64,8 @@ blamed for what it has not heard."""
 
 IDLE_RATE: Final = 100.0
 IDLE_BURST: Final = 1000.0
-"""Frames a second, and at once, that say nothing (beats, answers to nothing): a node sends two beats a second."""
+"""Frames a second, and at once, that say nothing (beats, answers to nothing): a node sends two beats a second. Answers
+that come too late are none of them: a peer that slept for a second may owe thousands."""
 
 GOODBYE: Final = 1.0
 """Seconds that a link that is hung up has to send what it has begun, its good-bye last."""
@@ -162,6 +163,7 @@ class Link:
         self._assembler = Assembler(message=limits.message + head, total=limits.queue + head)
         self._sent = self._received = self._asked = 0
         self._answers: dict[int, tuple[Answer, Outgoing]] = {}
+        self._given_up = 0  # questions that have left, and whose answers may come still
         self._questions: dict[int, asyncio.TimerHandle] = {}
         self._idle = TokenBucket(IDLE_RATE, IDLE_BURST)
         self._pace = TokenBucket(FRAME_RATE, FRAME_BURST)
@@ -211,6 +213,8 @@ class Link:
         finally:
             del self._answers[number]
             self._queue.withdraw(message)
+            if message.begun and (answer.cancelled() or not answer.done()):
+                self._given_up += 1
         match status:
             case AnswerStatus.ANSWERED:
                 return content
@@ -415,7 +419,7 @@ class Link:
             if not stream or stream in self._questions:
                 raise FrameError(f"a question of the number {stream}, which is none or in use")
             if len(self._questions) >= self._limits.questions:
-                self._says_nothing()
+                # It costs no more than a question that is answered, and whoever has given up many asks rightly.
                 self._reply(stream, AnswerStatus.BUSY)
                 return
             self._questions[stream] = self._loop.call_later(within, self._questions.pop, stream, None)
@@ -424,10 +428,12 @@ class Link:
         else:
             status, content = read_answer(body)
             waiting = self._answers.get(stream)
-            if waiting is None or waiting[0].done():
-                self._says_nothing()  # it comes too late
-            else:
+            if waiting is not None and not waiting[0].done():
                 waiting[0].set_result((status, content))
+            elif self._given_up:
+                self._given_up -= 1  # it comes too late
+            else:
+                self._says_nothing()
 
     def _deliver(self, event: Record | Question, body: bytes) -> None:
         self._inbox.put(event, self._share, len(body) + MESSAGE_OVERHEAD)

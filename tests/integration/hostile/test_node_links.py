@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from gateway.adapters.acceptor import STRANGERS
+from gateway.adapters.peers import link
 from gateway.adapters.peers import links as adapter
 from gateway.adapters.peers.frames import FRAME_BYTES, FrameType
 from gateway.adapters.peers.link import FRAME_BURST, FRAME_RATE, IDLE_BURST, TURN_FRAMES
-from gateway.adapters.peers.messages import MOST_UNFINISHED, question_body, record_body
+from gateway.adapters.peers.messages import MOST_UNFINISHED, answer_body, question_body, record_body
 from gateway.adapters.tls import LinkTls
 from gateway.catalogue import link_metrics, log_events
 from gateway.core.types import Incarnation, NodeId, NodeRef
-from gateway.ports.peers import AnswerStatus, Down, NoLink, PeerPlace, Record
+from gateway.ports.peers import AnswerStatus, Down, NoLink, PeerPlace, Record, Silent
 from tests.contract.peer_harness import CLUSTER, HEARTBEAT, LIMITS, SILENCE, Member, StreamPeerHarness
 from tests.support.certificates import Authority
 from tests.support.clock import eventually
@@ -333,6 +334,56 @@ async def test_more_questions_than_are_borne_are_declined(clear: StreamPeerHarne
         answer = await peer.heard(FrameType.ANSWER)
         assert answer.stream == LIMITS.questions + 1
         assert answer.body[0] == AnswerStatus.BUSY
+
+
+async def test_answers_that_come_too_late_are_no_offence(
+    clear: StreamPeerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The peer was stopped for a while: it owes more answers than it may send frames that say nothing."""
+    monkeypatch.setattr(link, "IDLE_BURST", 5.0)
+    monkeypatch.setattr(link, "IDLE_RATE", 0.001)
+    n1 = await alone(clear)
+    async with raw_peer(n1.links.address) as peer:
+        await greeted(peer, n1)
+        given_up = 0
+        for _ in range(3):
+            asked = (n1.links.ask(N2, "mute", b"", within=scaled(0.02)) for _ in range(LIMITS.questions))
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            given_up += sum(isinstance(each, Silent) for each in found)
+        cancelled = asyncio.create_task(n1.links.ask(N2, "mute", b"", within=3600))
+        streams = [(await peer.heard(FrameType.QUESTION)).stream for _ in range(given_up + 1)]
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert given_up > 5
+        for stream in streams:
+            peer.say(FrameType.ANSWER, answer_body(AnswerStatus.ANSWERED, b""), stream=stream)
+        asked_again = asyncio.create_task(n1.links.ask(N2, "echo", b"", within=scaled(10.0)))
+        stream = (await peer.heard(FrameType.QUESTION)).stream
+        peer.say(FrameType.ANSWER, answer_body(AnswerStatus.ANSWERED, b"there"), stream=stream)
+        assert await asked_again == b"there"
+        # As many as were asked, and no more.
+        for _ in range(10):
+            peer.say(FrameType.ANSWER, answer_body(AnswerStatus.ANSWERED, b""), stream=stream)
+        await peer.hung_up()
+    await eventually(lambda: bool(clear.logs[N1].of(log_events.LINK_DOWN)))
+    assert "say nothing" in str(clear.logs[N1].of(log_events.LINK_DOWN)[0]["why"])
+
+
+async def test_to_ask_more_than_is_borne_is_no_offence(
+    clear: StreamPeerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This node was stopped for a while: the peer has given up what it finds, and asks rightly."""
+    monkeypatch.setattr(link, "IDLE_BURST", 5.0)
+    monkeypatch.setattr(link, "IDLE_RATE", 0.001)
+    n1 = await alone(clear)
+    async with raw_peer(n1.links.address) as peer:
+        await greeted(peer, n1)
+        beyond = 20
+        for number in range(1, LIMITS.questions + beyond + 1):
+            peer.say(FrameType.QUESTION, question_body("mute", b"", 3600), stream=number)
+        for _ in range(beyond):
+            assert (await peer.heard(FrameType.ANSWER)).body[0] == AnswerStatus.BUSY
+        assert n1.links.state(N2).up
 
 
 async def test_who_asks_without_end_and_does_not_read_is_hung_up(clear: StreamPeerHarness) -> None:
