@@ -20,7 +20,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from gateway.settings.errors import Unfit
-from gateway.settings.values import HostPort
+from gateway.settings.values import HostPort, is_host
 
 HIGHEST_PORT: Final = 65535
 """Ports are 16 bits wide."""
@@ -141,6 +141,8 @@ def _single(text: str, *, tls: bool) -> GridPlace:
         raise Unfit("names no socket")
     if parts.scheme != "unix" and not parts.hostname:
         raise Unfit("names no host")
+    if parts.hostname and not is_host(parts.hostname):
+        raise Unfit("has a host that is neither a name nor an address")
     if port == 0:
         raise Unfit("has port 0, where nothing can be reached")
     if parts.scheme != "unix" and re.fullmatch(r"/?[0-9]*", parts.path) is None:
@@ -195,6 +197,6 @@ def _host(text: str, default_port: int) -> HostPort:
     if int(port) == 0:
         raise Unfit("has port 0, where nothing can be reached")
     host = host.removeprefix("[").removesuffix("]")
-    if re.fullmatch(_HOST, host) is None:
+    if re.fullmatch(_HOST, host) is None or not is_host(host):
         raise Unfit("has a host that is neither a name nor an address")
     return HostPort(host, int(port))

@@ -22,6 +22,7 @@ from gateway.settings.values import (
     JwtUsers,
     Secret,
     StaticUsers,
+    is_host,
 )
 
 Network: TypeAlias = IPv4Network | IPv6Network
@@ -53,7 +54,7 @@ class Listen(Kind[HostPort]):
         if re.fullmatch(r"[0-9]{1,5}", port) is None or int(port) > HIGHEST_PORT:
             raise Unfit(f"has a port that is not a number up to {HIGHEST_PORT}")
         host = host[1:-1] if bracketed else host
-        if re.fullmatch(r"[0-9A-Za-z_.:%-]+", host) is None:
+        if re.fullmatch(r"[0-9A-Za-z_.:%-]+", host) is None or not is_host(host):
             raise Unfit("has a host that is neither a name nor an address")
         return HostPort(host, int(port))
 

@@ -34,6 +34,16 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+MOST_LABEL_CHARACTERS: Final = 63
+"""Of a label of a name, which is what stands between two dots of it; longer ones cannot be looked up."""
+
+
+def is_host(text: str) -> bool:
+    """Tell whether a text can be looked up: an address, or a name without a label that is empty or too long."""
+    labels = text.removesuffix(".").split(".")
+    return ":" in text or all(0 < len(each) <= MOST_LABEL_CHARACTERS for each in labels)
+
+
 @dataclass(frozen=True, slots=True)
 class HostPort:
     """Where to listen.

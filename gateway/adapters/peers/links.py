@@ -32,6 +32,9 @@ from gateway.ports.peers import DOWN, Down, LinkEvent, LinkLimits, LinkState, No
 GREETING_SECONDS: Final = 5.0
 """For TLS and both hellos: many slow round trips; somebody who says nothing has a place no longer than that."""
 
+HIGHEST_PORT: Final = 65_535
+"""Of TCP."""
+
 MOST_LINKS: Final = 256
 """Nodes with a link. Each costs up to ``LinkLimits`` of memory, so that strangers must not make up names without end,
 where there are no certificates."""
@@ -330,18 +333,20 @@ class StreamPeerLinks:
             self._told.failed(peer.node, address, f"no answer within {GREETING_SECONDS:g} s")
         except OSError as error:
             self._told.failed(peer.node, address, _reason(error))
+        except ValueError as error:
+            # Another node has advertised it; a name with an empty label is a UnicodeError, of the look-up.
+            self._told.failed(peer.node, address, f"this is no address: {error}")
         finally:
             self._greeting.discard(peer.node)
 
     async def _meet_at(self, peer: NodeRef, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if self._tls is None and not await _is_this_machine(host, int(port)):
+        host, port = _place_of(address)
+        if self._tls is None and not await _is_this_machine(host, port):
             raise NotGreeted(
                 LinkRefusal.TLS, "without certificates a link stays on its machine; see link_tls_certificate"
             )
         context = None if self._tls is None else self._tls.dialing()
-        stranger = Stranger(*await asyncio.open_connection(host, int(port), ssl=context))
+        stranger = Stranger(*await asyncio.open_connection(host, port, ssl=context))
         self._greeting.add(peer.node)
         try:
             stranger.write(self._hello())
@@ -453,6 +458,18 @@ class StreamPeerLinks:
 
     def _silence(self, node: str) -> float:
         return next((link.silence() for peer, link in self._links.items() if peer.node == node), nan)
+
+
+def _place_of(address: str) -> tuple[str, int]:
+    """Read host and port of an address.
+
+    Raises:
+        ValueError: it is none.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not 0 < int(port) <= HIGHEST_PORT:
+        raise ValueError("a host and a port are needed")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 async def _is_this_machine(host: str, port: int) -> bool:

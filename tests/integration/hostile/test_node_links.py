@@ -187,6 +187,18 @@ async def test_clear_text_stays_on_its_machine(clear: StreamPeerHarness) -> None
     assert "link_tls_certificate" in str(clear.logs[N1].of(log_events.LINK_FAILED)[0]["error"])
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["nowhere", "127.0.0.1:x", ":7", "127.0.0.1:99999", "127.0.0.1:-1", "n1..example.org:7", f"{'x' * 64}.org:7"],
+)
+async def test_an_address_that_is_none_is_told_of_and_dialled_again(clear: StreamPeerHarness, address: str) -> None:
+    n1 = await alone(clear)
+    n1.links.meet(CLUSTER, {N2: PeerPlace(address, 1.0)})
+    await eventually(lambda: bool(clear.logs[N1].of(log_events.LINK_FAILED)))
+    assert clear.logs[N1].of(log_events.LINK_FAILED)[0]["address"] == address
+    assert not n1.links._dialers[N2]._task.done()  # type: ignore[attr-defined]
+
+
 # --- What it costs ----------------------------------------------------------------------------------------------------
 
 
