@@ -62,10 +62,10 @@ class SessionStore(Protocol):
         answers as it did then); as SESSION_EXPIRED if the window ended, though the reaper was not there yet. A
         generation above the stored one is proof that the grid was rolled back; counting goes on from it.
 
-        Credentials are looked at in the same step. Without *identity*, it is refused as CREDENTIALS_EXPIRED if those of
-        the session ended at *now* (seconds since 1970, by the claimant's clock) or before. With it, it is refused as
-        UNAUTHENTICATED if the principal is another one; else its roles, properties, expiry and credential take the
-        place of the stored ones.
+        Credentials are looked at in the same step, of a claim that is asked again too: who asks need not be who asked.
+        Without *identity*, it is refused as CREDENTIALS_EXPIRED if those of the session ended at *now* (seconds since
+        1970, by the claimant's clock) or before. With it, it is refused as UNAUTHENTICATED if the principal is another
+        one; else its roles, properties, expiry and credential take the place of the stored ones, once for an attempt.
 
         Raises:
             GridUnavailable: see the module.

@@ -78,15 +78,36 @@ async def test_fresh_credentials_take_the_place_of_ended_ones_in_the_same_step(h
     assert await grid.sessions.find(record.id) == taken
 
 
-async def test_a_claim_with_fresh_credentials_asked_again_answers_as_it_did(harness: Harness) -> None:
-    """The same claim asked again answers as it did, also if the credentials have ended meanwhile."""
+@pytest.mark.parametrize("identity", [None, SECOND])
+async def test_a_claim_asked_again_answers_as_it_did(harness: Harness, identity: Identity | None) -> None:
+    """Its answer was lost: the same claim asked again answers as it did, and what was shown is not written twice."""
     grid = await harness.grid()
     record = session().shows(FIRST)
     await grid.sessions.create(record)
-    first = await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND)
+    now = EXPIRES - 1 if identity is None else EXPIRES + 1
+    first = await claim(grid, record, N2, token_generation=1, attempt=1, now=now, identity=identity)
 
-    assert await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES + 1, identity=SECOND) == first
-    assert await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES + 90) == first
+    assert claimed(first).record.epoch == 2
+    assert await claim(grid, record, N2, token_generation=1, attempt=1, now=now, identity=identity) == first
+
+
+async def test_credentials_are_looked_at_whether_the_attempt_is_new_or_was_claimed_before(harness: Harness) -> None:
+    """Whoever shows the attempt that is stored already need not be the one who was served by it."""
+    grid = await harness.grid()
+    record = session().shows(FIRST)
+    await grid.sessions.create(record)
+    taken = claimed(await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES - 1)).record
+    await grid.sessions.disconnect(ownership(taken))
+    stored = await grid.sessions.find(record.id)
+
+    ended = await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES)
+    assert refused(ended) == ErrorCode.CREDENTIALS_EXPIRED
+    mallory = replace(SECOND, principal="mallory")
+    another = await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES - 1, identity=mallory)
+    assert refused(another) == ErrorCode.UNAUTHENTICATED
+
+    assert await grid.sessions.find(record.id) == stored
+    assert claimed(await claim(grid, record, N2, token_generation=1, attempt=1, now=EXPIRES - 1)).record == taken
 
 
 async def test_credentials_of_another_principal_claim_nothing(harness: Harness) -> None:

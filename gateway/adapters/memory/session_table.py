@@ -178,15 +178,15 @@ class SessionTable:
             return ClaimRefused(reason)
         stored = partition.sessions[session]
         record = stored.record
+        if identity is None and record.credential_expires is not None and record.credential_expires <= wall:
+            return ClaimRefused(ErrorCode.CREDENTIALS_EXPIRED)
+        if identity is not None and identity.principal != record.principal:
+            return ClaimRefused(ErrorCode.UNAUTHENTICATED)
         if attempt == record.attempt:
             # Asked again. Meanwhile an expired lease may have put the session on the clock: a claim takes it off.
             again = _Stored(replace(record, connected=True), stored.selections, stored.previous, stored.before, None)
             partition.put(again)
             return Claimed(again.shown(), stored.previous, stored.before)
-        if identity is None and record.credential_expires is not None and record.credential_expires <= wall:
-            return ClaimRefused(ErrorCode.CREDENTIALS_EXPIRED)
-        if identity is not None and identity.principal != record.principal:
-            return ClaimRefused(ErrorCode.UNAUTHENTICATED)
         claimed = replace(
             record if identity is None else record.shows(identity),
             owner=by,

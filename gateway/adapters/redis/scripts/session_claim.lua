@@ -24,20 +24,22 @@
 --
 -- Invariant: epoch and generation rise by one exactly once per accepted attempt; a repeated attempt of the owner
 -- answers as it did and changes neither. Credentials that have ended claim nothing, and others only for their own
--- principal.
+-- principal; this holds for a repeated attempt too, as whoever repeats it may be somebody else.
 -- Invariant of the sets: whoever is connected is among the owned, by its owner, and has no deadline.
 -- Invariant of the seal: a session that is not there means nothing in a partition without it, which was emptied or has
 -- gone back: it is lost and not ended, and its node writes it again once the grid is adopted.
 -- Needs clock.lua and claim_refusal.lua.
+if ARGV[10] then
+  if ARGV[10] ~= stored[9] then
+    return {'refused', 'unauthenticated'}
+  end
+elseif stored[10] and stored[10] ~= '' and tonumber(stored[10]) <= tonumber(ARGV[8]) then
+  return {'refused', 'credentials_expired'}
+end
 local held = false
 if attempt > tonumber(stored[5]) then
   if ARGV[10] then
-    if ARGV[10] ~= stored[9] then
-      return {'refused', 'unauthenticated'}
-    end
     redis.call('HSET', KEYS[1], unpack(ARGV, 11))
-  elseif stored[10] and stored[10] ~= '' and tonumber(stored[10]) <= tonumber(ARGV[8]) then
-    return {'refused', 'credentials_expired'}
   else
     held = owner == ARGV[3] and epoch == ARGV[9]
   end
