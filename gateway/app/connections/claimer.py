@@ -40,6 +40,7 @@ from gateway.ports import (
     Operation,
     Ownership,
     Reclaimed,
+    SessionChanges,
     TokenClaims,
 )
 
@@ -195,7 +196,8 @@ class SessionClaimer:
         # A token newer than any from here: another node has served the session since, and what is here is out of date,
         # though nobody told this node, and though a grid that was rolled back may take this node for the owner.
         is_outdated = token.token_generation > session.token_generation
-        won = await self._claim_held(session, attempt)
+        is_asked = self._store.replicated and self._store.available
+        won = await self._claim_held(session, attempt) if is_asked else None
         if session.dropped:
             return None
         if won is not None:
@@ -208,10 +210,13 @@ class SessionClaimer:
                 previous, record = claimed.previous, claimed.record
                 is_uninterrupted = not is_outdated and previous == session.owner and record.epoch == session.epoch + 1
                 session.take_over(record, stored_under=stored_under)
-        elif is_outdated:
-            raise grid_unavailable()
         else:
-            self._claim_alone(session, attempt)
+            try:
+                self._claim_alone(session, attempt, is_outdated=is_outdated)
+            except HandshakeRefused:
+                if is_asked:
+                    self._disown_copy(session)
+                raise
             previous, before, is_uninterrupted = self._me, self._me, True
         # Another node may have served it since with other credentials, or it comes with fresh ones.
         if self._revocations.is_revoked(credential=session.credential):
@@ -240,9 +245,7 @@ class SessionClaimer:
     async def _claim_held(
         self, session: Session, attempt: ResumeAttempt
     ) -> tuple[Claimed | Reclaimed, StoredUnder] | None:
-        """Ask the grid for a session held here; None if it has to be done without the grid."""
-        if not self._store.replicated or not self._store.available:
-            return None
+        """Ask the grid for a session held here; None if there was no answer, and it has to be done without the grid."""
         started = self._clock.monotonic()
         try:
             result, stored_under = await self._once_verified(
@@ -265,14 +268,22 @@ class SessionClaimer:
             self._notify_former_owner_of(result)
         return result, stored_under
 
-    def _claim_alone(self, session: Session, attempt: ResumeAttempt) -> None:
+    def _claim_alone(self, session: Session, attempt: ResumeAttempt, *, is_outdated: bool) -> None:
         """Do here what a claim does, where it has to be done without the grid.
 
         Nobody else can claim the session without the grid either; it is written as soon as the grid is back.
 
+        Args:
+            session: which.
+            attempt: for whom.
+            is_outdated: whether another node has served it since, so that nothing can be done with what is here.
+
         Raises:
-            HandshakeRefused: the session's credentials have ended and there are no fresh ones, or not the principal's.
+            HandshakeRefused: it is out of date; or its credentials have ended and there are no fresh ones, or not the
+                principal's.
         """
+        if is_outdated:
+            raise grid_unavailable()
         identity = attempt.identity
         if identity is None:
             expires = session.credential_expires
@@ -440,6 +451,21 @@ class SessionClaimer:
         would count as connected to this node for ever, and nobody would miss it.
         """
         self._background.once(self._disown(session), "disown")
+
+    def _disown_copy(self, session: Session) -> None:
+        """See to it that a session does not stay here that is refused after a claim which may have been executed.
+
+        If it was, what is held here is older than what the grid says is here: nobody would write that its client has
+        not come. So the copy is dropped, once the grid has refused it, and the session is disowned. If the grid has
+        lost the claim, and perhaps all that it knew of the session, the copy stays: there may be no other.
+        """
+        self._background.once(self._drop_and_disown(session), "disown")
+
+    async def _drop_and_disown(self, session: Session) -> None:
+        await self._store.until_available()
+        write = partial(self._store.change, session, SessionChanges())
+        await self._store.until_taken(lambda: not session.dropped, write)
+        await self._disown(session.id)
 
     async def _disown(self, session: SessionId) -> None:
         await self._store.until_available()

@@ -9,6 +9,7 @@ import pytest
 from gateway.adapters.memory import MemoryGridServer
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.raw_client import RawClient
+from tests.support.raw_sessions import held, held_by
 from tests.support.times import scaled
 
 pytestmark = pytest.mark.promise("P3", "P7")
@@ -64,6 +65,31 @@ async def test_a_hello_whose_write_had_no_answer_leaves_nothing_for_ever(
         assert (await raw.expect("error"))["code"] == "grid_unavailable"
 
     assert any(each.startswith("session") for each in memory.inventory())
+    async with running_node("reaper", memory=memory, reap_interval=0.2):
+        await eventually(lambda: not any(each.startswith("session") for each in memory.inventory()), within=15)
+
+
+async def test_a_claim_of_an_outdated_copy_that_had_no_answer_leaves_nothing_for_ever(
+    memory: MemoryGridServer, n1: TestNode, n2: TestNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client was refused, as the copy here is too old to go on with; and the grid may hold the session for it."""
+
+    async def tell_nobody(*_: object) -> None:
+        """As a node that dies before it can tell that it has claimed a session."""
+
+    monkeypatch.setattr(n2.gateway.node._context.grid.nodes, "tell_claimed", tell_nobody)
+    async with RawClient(n1.url) as raw:
+        welcome = await raw.hello(window=scaled(2.0))
+    copy = held_by(n1, welcome)
+    async with RawClient(n2.url) as raw:
+        token = (await raw.resume(welcome["token"], attempt=1))["token"]
+        assert held(n1, welcome) is copy, "it has not heard of the claim"
+        memory.lose_answers()
+        async with RawClient(n1.url) as back:
+            await back.send({"type": "resume", "token": token, "attempt": 2, "received": 0, "oldest": 1})
+            assert (await back.expect("error"))["code"] == "grid_unavailable"
+
+    await eventually(lambda: copy.dropped, within=15)
     async with running_node("reaper", memory=memory, reap_interval=0.2):
         await eventually(lambda: not any(each.startswith("session") for each in memory.inventory()), within=15)
 
