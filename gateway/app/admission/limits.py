@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from gateway.app.admission.addresses import AddressConnection, Addresses, account_key
@@ -236,6 +237,30 @@ class Limits:
     def _refused(self, limit: str, why: str, code: ErrorCode, retry_after: float, who: str) -> HandshakeRefused:
         self.exceeded(limit, who)
         return HandshakeRefused(code, f"{limit}: {why}", LIMIT_EXCEEDED, max(RETRY_DELAY, retry_after))
+
+    @contextmanager
+    def opening(self, session: Session, *, at_admin_port: bool) -> Iterator[None]:
+        """Count a new session that ``open`` has allowed while it is written; whoever takes it in calls ``enter``.
+
+        Nothing may be waited for between ``open`` and this, or others are allowed meanwhile.
+
+        Args:
+            session: which.
+            at_admin_port: as for ``open``.
+
+        Raises:
+            HandshakeRefused: it would take too much of the grid; see ``StoredSessions.opening``.
+        """
+        account = None if self._principals is None else self._principals.of(session.principal, self._clock.monotonic())
+        with self.stored.opening(session, at_admin_port=at_admin_port):
+            if account is None:
+                yield
+                return
+            account.connections += 1
+            try:
+                yield
+            finally:
+                account.connections -= 1
 
     def enter(self, session: Session) -> None:
         """The node holds a session from now on."""

@@ -133,7 +133,7 @@ class HelloHandler:
             self._authorisation.check_properties(session.permissions, packet.properties)
         except RequestRefused as error:
             raise HandshakeRefused(error.code, str(error), FORBIDDEN) from None
-        with self._limits.stored.opening(session, at_admin_port=at_admin_port):
+        with self._limits.opening(session, at_admin_port=at_admin_port):
             try:
                 await self._store.create(session)
             except (GridUnavailable, SessionLost):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from ipaddress import ip_network
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
-from gateway.ports import GridRefused
+from gateway.ports import GridRefused, GridUnavailable, SessionRecord
 from tests.support.nodes import TestNode, eventually, rejected, running_node
 from tests.support.raw_client import Closed, RawClient
 
@@ -102,6 +104,33 @@ async def test_a_principal_opens_no_more_sessions_than_it_may_and_keeps_those_it
             await bob.hello("bob")
             await back.send({"type": "resume", "token": welcome["token"], "attempt": 1, "received": 0, "oldest": 1})
             assert (await back.expect("welcome"))["session"] == welcome["session"]
+
+
+async def test_sessions_that_are_being_written_count_for_their_principal() -> None:
+    """Else as many as come together are let in, however few there may be."""
+    async with running_node(limit_principal_sessions=2) as node, AsyncExitStack() as stack:
+        sessions = node.gateway.node._context.grid.sessions
+        asked: list[SessionRecord] = []
+        go_on = asyncio.Event()
+
+        async def slow(record: SessionRecord) -> None:
+            asked.append(record)
+            await go_on.wait()
+            raise GridUnavailable("nobody knows what became of it")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sessions, "create", slow)
+            crowd = [await stack.enter_async_context(RawClient(node.url)) for _ in range(4)]
+            for each in crowd:
+                await each.send({"type": "hello", "principal": "alice"})
+            answers = [asyncio.create_task(each.expect("error")) for each in crowd]
+            await eventually(lambda: sum(each.done() for each in answers) + len(asked) == len(crowd))
+            assert len(asked) == 2
+            go_on.set()
+            codes = sorted([(await each)["code"] for each in answers])
+        assert codes == ["grid_unavailable", "grid_unavailable", "too_many_sessions", "too_many_sessions"]
+        # What came to nothing counts no more.
+        await (await stack.enter_async_context(RawClient(node.url))).hello("alice")
 
 
 async def test_a_principal_opens_sessions_no_faster_than_it_may() -> None:
