@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.app.delivery.recent_entries import RECENT_ENTRIES
-from gateway.app.delivery.replay import gathering, stretches
+from gateway.app.delivery.replay import gathering, replays, stretches
 from gateway.app.delivery.replay.replay import Replay
 from gateway.app.session.session import Session
 from gateway.core.stream.runs import Outgoing, Run
@@ -87,6 +87,21 @@ async def test_a_replay_within_the_bound_waits_unfolded() -> None:
     await bench.turns(5)
 
     assert (session.machine.waiting, session.machine.conflated) == (12, 0)
+    await bench.close()
+
+
+@pytest.mark.promise("P20")
+async def test_a_place_ahead_of_the_stream_costs_one_look_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients may name what they like, and their sessions must not be worked on for long for it."""
+    monkeypatch.setattr(replays, "PATIENCE", 3600.0)
+    bench = DeliveryBench()
+    await following(bench, 3)
+    asked = bench.delivery.barrier.asked
+
+    replay = await asyncio.wait_for(collected(bench, returning(bench), 1_000_000), 5.0)
+
+    assert replay.refused == {A: NotReplayed.BEHIND}
+    assert bench.delivery.barrier.asked == asked + 1
     await bench.close()
 
 

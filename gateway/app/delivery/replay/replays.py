@@ -15,7 +15,7 @@ goes on.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -180,8 +180,10 @@ class Replays:
             await self._wait(barrier.wait(read, moment), until)
         ahead = [number for number, position in replay.wanted.items() if self._is_ahead(number, position)]
         if ahead:
-            # What it names may be in the middle of a batch that is being applied here.
-            await self._wait(self._reach({number: replay.wanted[number] for number in ahead}), until)
+            # What it names may be in the middle of a batch that is being applied here; or nowhere, as clients may name
+            # what they like. One look at the ends of the streams tells, which all share who look at that time.
+            reached = self._reach({number: replay.wanted[number] for number in ahead})
+            await self._wait_for_one((reached, barrier.wait(ahead, now)), until)
         for number, position in list(replay.wanted.items()):
             partition = self._replicas.whole(number)
             if partition is None or self._is_ahead(number, position) or not barrier.passed((number,), moment):
@@ -210,14 +212,18 @@ class Replays:
         return self._replicas.whole(number) is not None
 
     async def _wait(self, event: Awaitable[None], until: float) -> None:
-        task = asyncio.ensure_future(event)
+        await self._wait_for_one((event,), until)
+
+    async def _wait_for_one(self, events: Iterable[Awaitable[None]], until: float) -> None:
+        tasks = [asyncio.ensure_future(each) for each in events]
         seconds = until - self._clock.monotonic()
         try:
             if seconds > 0:
-                await asyncio.wait([task], timeout=seconds)
+                await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Also if whoever waits is cancelled: nobody else would end it.
-            task.cancel()
+            # Also if whoever waits is cancelled: nobody else would end them.
+            for each in tasks:
+                each.cancel()
 
     def _judge(self, replay: Replay) -> None:
         """Refuse what would be too much to look at, the farthest first; and find out where nothing was missed."""
