@@ -49,7 +49,8 @@ serves all, because a timeout for each costs as much as a tenth of what a claim 
 class HandshakePlace:
     """A place among those who ask the grid, to be taken by ``async with``, and again if it is needed again.
 
-    What needs no grid is done outside of it, however long it takes: a place is held for milliseconds (P20).
+    What needs no grid is done outside of it, however long it takes: a place is held for milliseconds (P20). Nor is
+    anything waited for in it that another client may keep.
 
     Args:
         handshake_limiter: gives places; None for those who need none.
@@ -67,8 +68,8 @@ class HandshakePlace:
         self._is_taken = False
         self.waited = 0.0
 
-    async def __aenter__(self) -> None:
-        """Wait for a place.
+    async def take(self) -> None:
+        """Wait for a place; it must not be taken.
 
         Raises:
             HandshakeRefused: it took too long.
@@ -77,6 +78,8 @@ class HandshakePlace:
         if limiter is not None and not limiter.enter_at_once():
             self.waited += await limiter.enter(returning=self._returning)
         self._is_taken = True
+
+    __aenter__ = take
 
     async def __aexit__(self, *_: object) -> None:
         """Give it back."""

@@ -88,17 +88,12 @@ class ResumeHandler:
             # Those of a console do not end, and are no authenticator's matter.
             if packet.secret is not None and not at_admin_port:
                 identity = await self._authenticate(token, packet, packet.secret, connection, place)
+            attempt = ResumeAttempt(token, packet, connection, identity, heard, at_admin_port, place.leave)
             async with place:
-                if connection.is_closing:
-                    raise ClientGone("the client has closed the connection")
-                if identity is not None:
-                    # While they were verified, or waited for their turn, they may have been revoked.
-                    self._authentication.refuse_revoked(identity, connection.address)
+                self._check_again(attempt)
                 if (seen := token.seen_after(self._grid.generation)) is not None:
                     await self._refuse_behind(token.session, seen)
-                session = await self._recover(
-                    ResumeAttempt(token, packet, connection, identity, heard, at_admin_port, place.leave)
-                )
+                session = await self._recover(attempt, place)
         except HandshakeRefused as refused:
             self._metrics.observe(catalogue.RESUME_SECONDS, self._spent(began, place), label=Outcome.REFUSED.value)
             self._announce(
@@ -123,23 +118,54 @@ class ResumeHandler:
         except TokenRefused as error:
             raise refusal(error.reason) from None
 
-    async def _recover(self, attempt: ResumeAttempt) -> Session:
+    async def _recover(self, attempt: ResumeAttempt, place: HandshakePlace) -> Session:
         """Claim the session, and have it recovered on the rung that the ladder chooses."""
         session = self._sessions.get(attempt.token.session)
         if session is not None:
             check_port(session.roles, at_admin_port=attempt.at_admin_port)
+            is_first = session.resuming.enter_at_once()
+            if not is_first:
+                await self._wait_for_turn(session, attempt, place)
             try:
-                async with session.resuming:
-                    # It may have been dropped by whoever held the lock, and again while the grid is asked.
-                    claimed = None if session.dropped else await self._claimer.claim_held(session, attempt)
-                    if claimed is not None:
-                        return await self._ladder.recover(claimed)
+                if not is_first:
+                    await place.take()
+                # It may have been dropped by whoever held the lock, and again while the grid is asked.
+                claimed = None if session.dropped else await self._claimer.claim_held(session, attempt)
+                if claimed is not None:
+                    return await self._ladder.recover(claimed)
             finally:
+                session.resuming.leave()
                 self._sessions.resumed_or_not(session)
         claimed = await self._claimer.claim_stored(attempt)
         # Nobody else knows of it yet, so this does not wait; but who resumes it next has to.
         async with claimed.session.resuming:
             return await self._ladder.recover(claimed)
+
+    async def _wait_for_turn(self, session: Session, attempt: ResumeAttempt, place: HandshakePlace) -> None:
+        """Wait until whoever decides on a session has done so, by its ``resuming``.
+
+        That may take seconds if its client wants it to, and clients of one session could take all places with them. So
+        the place is given up, and only the newest attempt of a session waits: no other could be served after it.
+
+        Raises:
+            HandshakeRefused: the attempt is older than one that waits or was served, or the session cannot be had.
+        """
+        place.leave()
+        self._claimer.check_held(session, attempt.token, attempt.packet)
+        if not await session.resuming.enter(attempt.packet.attempt):
+            raise refusal(ErrorCode.STALE_ATTEMPT)
+
+    def _check_again(self, attempt: ResumeAttempt) -> None:
+        """Look at what may have changed while its credentials were verified, or it waited for its turn.
+
+        Raises:
+            HandshakeRefused: its credentials have been revoked.
+            ClientGone: nobody waits for an answer. Who has come back since must not be put off for who has gone.
+        """
+        if attempt.connection.is_closing:
+            raise ClientGone("the client has closed the connection")
+        if attempt.identity is not None:
+            self._authentication.refuse_revoked(attempt.identity, attempt.connection.address)
 
     # --- Before the session is claimed --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from gateway.app.session.cuts import Cuts
 from gateway.app.session.exchange import Exchange
 from gateway.app.session.meter import Meter
 from gateway.app.session.request_lane import RequestLane
+from gateway.app.session.resume_lock import ResumeLock
 from gateway.core.destinations.membership import Membership
 from gateway.core.pacing.accounts import Account
 from gateway.core.pacing.rates import TokenBucket
@@ -81,7 +82,8 @@ class Session(ServerSession):
         renew_at: when to hand out a token with a new life, on the monotonic clock.
         selecting: held while its selections are put in force, so that a restored list and a request of the client do
             not give up what the other one has just prepared.
-        resuming: held while a resume is decided, so that two connections cannot both get the session.
+        resuming: held while it is decided what becomes of the session: by a resume, so that two connections cannot both
+            get it, and by what must not come between.
         ending: it is being ended from here; the grid may know it no more, which is no surprise then.
         permissions: what it may do, by the policy that was last looked at.
         present: trees of topics that may know it as a member, and what the grid was told of it there, nothing where
@@ -199,7 +201,7 @@ class Session(ServerSession):
         self.meter: Meter | None = None
         self.credential_due = inf
         self.selecting = asyncio.Lock()
-        self.resuming = asyncio.Lock()
+        self.resuming = ResumeLock()
         self.take_over(record, stored_under=stored_under)
 
     def take_over(self, record: SessionRecord, *, stored_under: StoredUnder) -> None:
