@@ -129,6 +129,7 @@ class ResumeHandler:
             try:
                 if not is_first:
                     await place.take()
+                    self._check_again(attempt)
                 # It may have been dropped by whoever held the lock, and again while the grid is asked.
                 claimed = None if session.dropped else await self._claimer.claim_held(session, attempt)
                 if claimed is not None:

@@ -95,6 +95,33 @@ async def test_who_has_waited_for_the_session_waits_for_a_place_like_all(node: T
         assert inside(node) == 0
 
 
+@pytest.mark.promise("P7")
+@pytest.mark.parametrize("is_there", [True, False])
+async def test_who_has_gone_while_it_waited_is_not_served(node: TestNode, *, is_there: bool) -> None:
+    """Else a connection that lives loses the session to one that does not; or nobody writes that its client left."""
+    async with AsyncExitStack() as stack:
+        first, gone = [await connected(stack, node) for _ in range(2)]
+        welcome = await first.hello()
+        session = held_by(node, welcome)
+        if not is_there:
+            await first.cut()
+            await eventually(lambda: session.on_clock)
+            session.on_clock = False
+        async with session.resuming:
+            await ask(gone, welcome["token"], 1)
+            await eventually(lambda: waiting(node, 1))
+            (connection,) = node.gateway.node.connections._open - {session.connection}
+            await gone.cut()
+            await eventually(lambda: connection.is_closing)
+        await eventually(lambda: waiting(node, 0))
+        assert (session.epoch, session.connected, inside(node)) == (1, is_there, 0)
+        if is_there:
+            await first.send({"type": "ping"})
+            await first.expect("pong")
+        else:
+            await eventually(lambda: session.on_clock)
+
+
 async def test_one_that_is_held_up_at_the_grid_still_goes_before_those_who_come_later(node: TestNode) -> None:
     """The first one keeps its place, as what it waits for is the grid; those behind it keep none."""
     async with AsyncExitStack() as stack:
