@@ -83,11 +83,14 @@ class Admission(Protocol):
             ConnectionRejected: there are too many from there.
         """
 
-    def admit(self, candidate: Candidate, *, returning: bool) -> None:
+    def admit(self, candidate: Candidate, *, address: str, returning: bool) -> None:
         """Have *candidate* accepted or rejected: before this returns, or later.
+
+        If more wait than are accepted, addresses take turns, and no address keeps the room of another one.
 
         Args:
             candidate: whose request has been found good.
+            address: where it comes from, as for ``arrive``.
             returning: it says that it comes back to a session.
         """
 

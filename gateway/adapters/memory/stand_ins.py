@@ -58,7 +58,7 @@ class OpenAdmission:
         """See ``CountedConnection``."""
         self.connections -= 1
 
-    def admit(self, candidate: Candidate, *, returning: bool) -> None:  # noqa: ARG002 - all are alike
+    def admit(self, candidate: Candidate, *, address: str, returning: bool) -> None:  # noqa: ARG002 - all are alike
         """See the port."""
         candidate.accept()
 

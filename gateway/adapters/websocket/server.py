@@ -317,7 +317,7 @@ class WebSocketServer:
         # It has asked, so it is not one of those who say nothing.
         self._requests.discard(upgrade)
         self._waiting.add(upgrade)
-        self._admission.admit(upgrade, returning=comes_back(request))
+        self._admission.admit(upgrade, address=upgrade.address, returning=comes_back(request))
 
     def opened(self, upgrade: Upgrade, transport: Transport, request: Request) -> None:
         """See ``Acceptor``."""

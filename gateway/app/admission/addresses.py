@@ -28,19 +28,42 @@ def account_key(address: str) -> str:
     return address
 
 
+class AddressKeys:
+    """Tells as what addresses count; it is asked for each connection.
+
+    Args:
+        exempt: networks that are not counted.
+    """
+
+    def __init__(self, exempt: Sequence[IPv4Network | IPv6Network]) -> None:
+        self._exempt = exempt
+        self._find = lru_cache(_REMEMBERED)(self._look_up)
+
+    def of(self, address: str) -> str | None:
+        """Tell as what an address counts; None if it is exempt."""
+        return self._find(address)
+
+    def _look_up(self, address: str) -> str | None:
+        try:
+            parsed = ip_address(address)
+        except ValueError:
+            return account_key(address)
+        exempt = any(parsed in network for network in self._exempt)
+        return None if exempt else account_key(address)
+
+
 class Addresses:
     """The accounts of addresses.
 
     Args:
         limits: of each.
-        exempt: networks that are not counted.
+        keys: tells as what they count.
         most: accounts that are remembered besides those with an open connection.
     """
 
-    def __init__(self, limits: AccountLimits, exempt: Sequence[IPv4Network | IPv6Network], most: int) -> None:
+    def __init__(self, limits: AccountLimits, keys: AddressKeys, most: int) -> None:
         self._accounts = Accounts[str](limits, most)
-        self._exempt = exempt
-        self._key = lru_cache(_REMEMBERED)(self._find_key)
+        self._keys = keys
 
     def __len__(self) -> int:
         return len(self._accounts)
@@ -55,17 +78,8 @@ class Addresses:
         Returns:
             The account; None if the address is exempt.
         """
-        key = self._key(address)
+        key = self._keys.of(address)
         return None if key is None else self._accounts.of(key, now)
-
-    def _find_key(self, address: str) -> str | None:
-        """Tell as what an address counts; None if it is exempt."""
-        try:
-            parsed = ip_address(address)
-        except ValueError:
-            return account_key(address)
-        exempt = any(parsed in network for network in self._exempt)
-        return None if exempt else account_key(address)
 
 
 class AddressConnection:

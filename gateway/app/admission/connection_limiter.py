@@ -127,7 +127,7 @@ class ConnectionLimiter:
         """See ``Admission``."""
         self._limits.shake_hands(peer, proxy=proxy)
 
-    def admit(self, candidate: Candidate, *, returning: bool) -> None:
+    def admit(self, candidate: Candidate, *, address: str, returning: bool) -> None:
         """See ``Admission``."""
         if self._queue is None:
             candidate.accept()
@@ -135,11 +135,14 @@ class ConnectionLimiter:
         now = self._clock.monotonic()
         self._asked(now)
         paced = self._busy()
-        retry_after = self._queue.arrive(candidate, now, returning=returning, paced=paced)
-        if retry_after:
-            self._reject(candidate, retry_after)
-            return
+        # One that is exempt from limits stands for many clients, so each of its connections stands for itself.
+        key = self._limits.address_keys.of(address)
         self._came[candidate] = now
+        refused = self._queue.arrive(candidate, now, address=key, returning=returning, paced=paced)
+        if refused is not None:
+            self._reject(*refused)
+            if refused[0] is candidate:
+                return
         if self._turn is None:
             self._open_after(OPENING if paced else 0.0)
 
@@ -168,7 +171,6 @@ class ConnectionLimiter:
             candidate.accept()
         # At full speed nobody could serve them sooner; whoever loses patience hangs up.
         for candidate, retry_after in queue.expired(now) if paced else ():
-            del self._came[candidate]
             self._reject(candidate, retry_after)
         following = queue.next(now, paced=paced)
         if following is not None:
@@ -179,6 +181,7 @@ class ConnectionLimiter:
         self._turn = loop.call_later(seconds, self._take_turn) if seconds else loop.call_soon(self._take_turn)
 
     def _reject(self, candidate: Candidate, retry_after: float) -> None:
+        del self._came[candidate]
         self._metrics.add(catalogue.ADMISSIONS, label="rejected")
         candidate.reject(
             self._limits.rejection(

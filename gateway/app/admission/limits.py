@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from gateway.app.admission.addresses import AddressConnection, Addresses, account_key
+from gateway.app.admission.addresses import AddressConnection, Addresses, AddressKeys, account_key
 from gateway.app.admission.refusals import RETRY_DELAY, HandshakeRefused
 from gateway.app.admission.stored_sessions import StoredSessions
 from gateway.app.runtime.clock import Clock
@@ -65,6 +65,7 @@ class Limits:
         log: where it is told.
 
     Attributes:
+        address_keys: tells as what addresses count, and which do not.
         node: the account of the node itself.
         topics: whether new topics of a principal are limited.
         stored: what sessions take in the grid.
@@ -78,7 +79,8 @@ class Limits:
         self._metrics = metrics
         self._log = log
         self._told: dict[str, float] = {}
-        self._addresses = Addresses(usage.address, usage.exempt, MOST_ACCOUNTS) if usage.address.any else None
+        self.address_keys = AddressKeys(usage.exempt)
+        self._addresses = Addresses(usage.address, self.address_keys, MOST_ACCOUNTS) if usage.address.any else None
         exempt = usage.exempt_handshakes
         self._exempt = Accounts[str](AccountLimits(handshakes=exempt), MOST_ACCOUNTS) if exempt else None
         self._principals = Accounts[str](usage.principal, MOST_ACCOUNTS) if usage.principal.any else None

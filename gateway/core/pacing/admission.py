@@ -11,12 +11,16 @@ A client that comes back has something to lose, its window runs; one that is new
 goes first. What cannot be served within the patience of those who wait (a load balancer's, above all) is told so at
 once, and when to come again: each refusal has a time slot of its own, one after the other at the pace of admission, so
 that the refused do not come back as the crowd they were.
+
+Nobody has shown yet who it is, and whoever likes can say that it comes back. So addresses take turns, among those who
+come back and among the new; and if there is no room, the newest of the address that has most in it makes room (P20).
 """
 
 from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
+from gateway.core.pacing.fair_line import FairLine
 from gateway.core.pacing.rates import TokenBucket
 
 V = TypeVar("V")
@@ -45,32 +49,40 @@ class AdmissionQueue(Generic[V]):
         self._patience = patience
         self._longest = longest
         self._pace = TokenBucket(rate, max(1.0, rate * PACE_BURST))
-        # By the time until which each waits; in the order in which they came.
-        self._returning: dict[V, float] = {}
-        self._new: dict[V, float] = {}
+        self._returning: FairLine[V] = FairLine()
+        self._new: FairLine[V] = FairLine()
         self._slot = float("-inf")
 
     def __len__(self) -> int:
         return len(self._returning) + len(self._new)
 
-    def arrive(self, candidate: V, now: float, *, returning: bool, paced: bool) -> float:
+    def arrive(
+        self, candidate: V, now: float, *, address: str | None = None, returning: bool, paced: bool
+    ) -> tuple[V, float] | None:
         """Let somebody wait.
 
         Args:
             candidate: who; not one of those who wait already.
             now: seconds.
+            address: with whom it shares its turns and its room; None if it stands for itself.
             returning: whether it is known to come back to something.
             paced: whether the node has others to serve, see ``release``.
 
         Returns:
-            0 if it waits now; else it does not, and should come back after so many seconds.
+            Who does not wait any more for want of room, be it the candidate or another one in its place, and after how
+            many seconds it should come back; None if all do.
         """
+        line, key = self._returning if returning else self._new, candidate if address is None else address
+        refused: V | None = None
         # At full speed there is no telling how fast that is; those who wait too long will be told.
         ahead = len(self._returning) if returning else len(self)
         if paced and ahead >= self._rate * self._patience:
-            return self._refuse(now)
-        (self._returning if returning else self._new)[candidate] = now + self._patience
-        return 0.0
+            refused = line.crowding(key)
+            if refused is None:
+                return candidate, self._refuse(now)
+            line.remove(refused)
+        line.push(key, candidate, now + self._patience)
+        return None if refused is None else (refused, self._refuse(now))
 
     def release(self, now: float, *, paced: bool, most: int) -> list[V]:
         """Admit whose turn it is.
@@ -81,30 +93,28 @@ class AdmissionQueue(Generic[V]):
             most: admit no more than so many together.
         """
         admitted: list[V] = []
-        while len(admitted) < most and (queue := self._returning or self._new):
+        while len(admitted) < most and (line := self._returning or self._new):
             if paced and self._pace.take(now) > 0:
                 break
-            candidate = next(iter(queue))
-            del queue[candidate]
-            admitted.append(candidate)
+            admitted.append(line.pop())
         return admitted
 
     def expired(self, now: float) -> list[tuple[V, float]]:
         """Take out those who have waited too long; each with the seconds after which it should come back."""
         found: list[tuple[V, float]] = []
-        for queue in (self._returning, self._new):
-            while queue:
-                candidate, until = next(iter(queue.items()))
+        for line in (self._returning, self._new):
+            while line:
+                candidate, until = line.oldest
                 if until > now:
                     break
-                del queue[candidate]
+                line.remove(candidate)
                 found.append((candidate, self._refuse(now)))
         return found
 
     def withdraw(self, candidate: V) -> None:
         """Somebody has left."""
-        self._returning.pop(candidate, None)
-        self._new.pop(candidate, None)
+        self._returning.remove(candidate)
+        self._new.remove(candidate)
 
     def next(self, now: float, *, paced: bool) -> float | None:
         """Tell after how many seconds ``release`` or ``expired`` has something; None if nobody waits."""
@@ -112,8 +122,8 @@ class AdmissionQueue(Generic[V]):
             return None
         if not paced:
             return 0.0
-        heads = [next(iter(queue.values())) for queue in (self._returning, self._new) if queue]
-        return max(0.0, min(self._pace.wait(now), min(heads) - now))
+        ends = [line.oldest[1] for line in (self._returning, self._new) if line]
+        return max(0.0, min(self._pace.wait(now), min(ends) - now))
 
     def _refuse(self, now: float) -> float:
         """Give the next time slot away."""

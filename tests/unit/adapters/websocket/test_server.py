@@ -104,7 +104,7 @@ async def test_who_hangs_up_while_it_waits_is_not_admitted_later(port: Port, mon
     monkeypatch.setattr(
         port.admission,
         "admit",
-        lambda candidate, *, returning: waiting.append(candidate),  # noqa: PLW0108 - it takes a name more
+        lambda candidate, **_: waiting.append(candidate),
     )
     monkeypatch.setattr(port.admission, "withdraw", waiting.remove)
     peer = await port.dial()
