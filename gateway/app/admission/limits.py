@@ -315,7 +315,8 @@ class Limits:
     def recount(self, session: Session) -> None:
         """The selections of a session that the node holds may have changed, or what else the grid holds of it."""
         self.stored.recount(session)
-        if self._counts_selections:
+        # What was asked for may be executed after the session has gone, and nobody would take it off again.
+        if self._counts_selections and not session.dropped:
             self._count_selections(session, len(session.selections) - session.counted)
 
     def _count_selections(self, session: Session, change: int) -> None:
@@ -325,9 +326,10 @@ class Limits:
             session.account.selections += change
 
     def check_selections(self, session: Session, selections: Selections) -> None:
-        """Check whether a session may have a list of selections in place of its own; ``recount`` follows in any case.
+        """Check whether a session may have a list of selections in place of its own, and count that already.
 
-        What a limit that was lowered meanwhile allows no more stays, and may become less.
+        What became of it in the end is counted by ``recount``, which the caller calls in any case. What a limit that
+        was lowered meanwhile allows no more stays, and may become less.
 
         Raises:
             RequestRefused: it would have too many, its principal or the node, or too many bytes of them.
@@ -349,7 +351,10 @@ class Limits:
         )
 
     def _check_counted(self, session: Session, wanted: int) -> None:
-        self._check_room(session, wanted - session.counted)
+        more = wanted - session.counted
+        self._check_room(session, more)
+        if self._counts_selections and more > 0 and not session.dropped:
+            self._count_selections(session, more)
 
     def _check_room(self, subject: Subject, more: int) -> None:
         if not self._counts_selections or more <= 0:

@@ -11,7 +11,8 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.catalogue import log_events as events
-from gateway.ports import GridRefused, GridUnavailable, SessionRecord
+from gateway.core.wire.codes import GOING_AWAY
+from gateway.ports import GridRefused, GridUnavailable, Ownership, SessionChanges, SessionRecord
 from tests.support.nodes import TestNode, eventually, rejected, running_node
 from tests.support.raw_client import Closed, RawClient
 
@@ -170,6 +171,69 @@ async def test_what_is_counted_goes_with_the_session() -> None:
             await one.send(subscribe(1, "a"), {"type": "bye"})
             await outcome(one)
             await eventually(lambda: limits.node.selections == 0)
+
+
+class SlowChanges:
+    """Holds up what sessions have written of them.
+
+    Args:
+        node: theirs.
+        patch: undoes it.
+    """
+
+    def __init__(self, node: TestNode, patch: pytest.MonkeyPatch) -> None:
+        sessions = node.gateway.node._context.grid.sessions
+        self._change = sessions.change
+        self.asked = 0
+        self.go_on = asyncio.Event()
+        patch.setattr(sessions, "change", self._slow)
+
+    async def _slow(self, ownership: Ownership, changes: SessionChanges) -> None:
+        self.asked += 1
+        await self.go_on.wait()
+        await self._change(ownership, changes)
+
+
+@pytest.mark.promise("P20")
+async def test_selections_that_are_being_written_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each session of a principal has one more than all may have together."""
+    async with running_node(limit_principal_selections=2) as node, AsyncExitStack() as stack:
+        crowd = [await stack.enter_async_context(RawClient(node.url)) for _ in range(4)]
+        for each in crowd:
+            await each.hello("alice")
+        slow = SlowChanges(node, monkeypatch)
+        for each in crowd:
+            await each.send(subscribe(1, "a/b"))
+        replies = [asyncio.create_task(each.expect("reply")) for each in crowd]
+        await eventually(lambda: slow.asked + sum(each.done() for each in replies) == len(crowd))
+        assert slow.asked == 2
+        slow.go_on.set()
+        errors = [(await each).get("error", {}).get("code") for each in replies]
+        assert sorted(map(str, errors)) == ["None", "None", "too_many_selections", "too_many_selections"]
+        assert node.gateway.node._context.limits.node.selections == 2
+
+
+@pytest.mark.promise("P20")
+async def test_what_is_being_selected_counts_no_more_when_its_session_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody would take it off again, and one day the node would take no selection any more."""
+    async with running_node(limit_node_selections=10) as node, RawClient(node.url) as one:
+        await one.hello("alice")
+        for number in (1, 2):
+            await one.send(subscribe(number, f"a/{number}"))
+            await one.expect("reply")
+        account = node.gateway.node._context.limits.node
+        assert account.selections == 2
+        slow = SlowChanges(node, monkeypatch)
+        await one.send(subscribe(3, "a/3"))
+        await eventually(lambda: slow.asked == 1)
+        (session,) = node.gateway.node.sessions
+        node.gateway.node.sessions.drop(session, GOING_AWAY)
+        slow.go_on.set()
+        await eventually(lambda: not session.selecting.locked())
+        await asyncio.sleep(0)
+        assert (account.selections, session.counted) == (0, 0)
 
 
 @pytest.mark.promise("P20")
