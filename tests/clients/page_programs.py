@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from tests.clients.driver import CLIENT, node_environment
 from tests.support.nodes import TestNode
-from tests.support.times import PATIENCE, scaled, time_limit
+from tests.support.times import PATIENCE, time_limit
 from tests.support.wheels import Environment
 
 ROOT: Final = Path(__file__).parents[2]
@@ -133,7 +133,7 @@ class Reader:
         try:
             yield running
         finally:
-            async with asyncio.timeout(scaled(PATIENCE)):
+            async with time_limit(PATIENCE):
                 await running.kill()
 
     async def run(self, language: str, text: str, node: TestNode | None = None, **environment: str) -> str:
