@@ -105,6 +105,11 @@ class StoredQueue:
         """Whether it is there though it is empty."""
         return self.owner is not None or self.fed is not None
 
+    def is_held(self, message: MessageId) -> bool:
+        """Tell whether somebody holds a message."""
+        stored = self.messages[message]
+        return not stored.reason and stored.ready_at is None and message not in self.ready
+
     def dead(self) -> list[StoredMessage]:
         """List its dead letters, the oldest first."""
         return sorted((each for each in self.messages.values() if each.reason), key=lambda each: each.since)

@@ -449,8 +449,7 @@ class Queues:
         for number in [each.message.id for each in queue.dead() if age and each.since + age <= now]:
             del queue.messages[number]
         for number, stored in list(queue.messages.items()):
-            is_held = not stored.reason and stored.ready_at is None and number not in queue.ready
-            if stored.expires is not None and stored.expires <= now and not is_held:
+            if stored.expires is not None and stored.expires <= now and not queue.is_held(number):
                 self._bury(queue, number, "expired", now)
             elif stored.ready_at is not None and stored.ready_at <= now:
                 stored.ready_at = None
@@ -537,7 +536,8 @@ def oldest_over(queue: StoredQueue, over: int, over_bytes: int) -> list[MessageI
 def _is_due(queue: StoredQueue, now: float) -> bool:
     if queue.unfinished:
         return True
-    times = [when for each in queue.messages.values() for when in (each.ready_at, each.expires)]
+    times = [each.ready_at for each in queue.messages.values()]
+    times += [each.expires for number, each in queue.messages.items() if not queue.is_held(number)]
     times += [until for consumer in queue.consumers.values() for _, until in consumer.held.values()]
     if queue.bounds.dead_age:
         times += [each.since + queue.bounds.dead_age for each in queue.dead()]

@@ -32,6 +32,9 @@ UNDECLARED_LOOK: Final = 600.0
 """Seconds between two looks at the timers of queues while none is declared: what was sent before the last of them was
 removed is there still, and is in no hurry."""
 
+FIRE_TURNS: Final = 100
+"""Turns in which the reaper does what is due in queues before it looks after sessions again. In each turn the grid does
+so much in a queue as one step takes, some hundred timers; what is left is done the next time."""
 
 SPARED_LEASES: Final = 10
 """Leases for which a session is spared whose window may have begun anew, from its end or from the end of an outage:
@@ -213,8 +216,7 @@ class Membership:
                 await self._hear_what_is_saved()
                 await self._end_sessions(self._cluster.share(SESSION_PARTITIONS))
                 if self._may_have_queues():
-                    # One after the other, as above: what is due in all of them together takes the grid long.
-                    await each_in_turn(self._grid, self._cluster.share(TOPIC_PARTITIONS), self._grid.queues.fire)
+                    await self._fire_queues(self._cluster.share(TOPIC_PARTITIONS))
             except (GridUnavailable, LeaseLost):
                 continue
 
@@ -242,6 +244,24 @@ class Membership:
             # As long a pause as the step took: others have half of the grid at least.
             await asyncio.sleep(self._clock.monotonic() - began)
         return len(batch)
+
+    async def _fire_queues(self, partitions: Sequence[int]) -> None:
+        """Do what is due in queues, one partition after the other, as above, and again where there may be more."""
+        for _ in range(FIRE_TURNS):
+            if not partitions:
+                return
+            looked_at = await each_in_turn(self._grid, partitions, self._fire_some)
+            partitions = [partition for partition, queues in looked_at if queues]
+
+    async def _fire_some(self, partition: int) -> int:
+        """Do some of what is due in the queues of a partition; returns in how many."""
+        if self._grid_recovery.is_recovering():
+            return 0
+        began = self._clock.monotonic()
+        if queues := await self._grid.queues.fire(partition):
+            # As long a pause, as above.
+            await asyncio.sleep(self._clock.monotonic() - began)
+        return queues
 
     def _may_have_queues(self) -> bool:
         """Tell whether to look for what is due in queues now: idle clusters without queues ask the grid for nothing.

@@ -155,3 +155,20 @@ async def test_a_partition_with_more_than_a_step_is_gone_on_with_at_once(monkeyp
         await node.gateway.node._membership._end_sessions(range(6))
     assert asked == [0, 1, 2, 3, 4, 5, 3, 3]
     assert due[3] == 0
+
+
+@pytest.mark.promise("P15", "P20")
+async def test_what_is_due_in_queues_is_gone_on_with_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found: of thousands of messages that had expired, some hundred became dead letters at each look of the reaper."""
+    monkeypatch.setattr(membership, "FIRE_TURNS", 4)
+    due, asked = {3: 2, 5: 1_000}, []
+
+    async def fire(partition: int) -> int:
+        asked.append(partition)
+        due[partition] = max(0, due.get(partition, 0) - 1)
+        return int(due[partition] > 0)
+
+    async with running_node(reap_interval=3600) as node:
+        monkeypatch.setattr(node.gateway.node._context.grid.queues, "fire", fire)
+        await node.gateway.node._membership._fire_queues(range(6))
+    assert asked == [*range(6), 3, 5, 5, 5], "and sessions have their turn when there is no end of it"

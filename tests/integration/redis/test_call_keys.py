@@ -11,7 +11,7 @@ from gateway.adapters.redis.keys import Keys
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import Epoch, RequestNumber, SessionId, TopicPath
 from gateway.ports import CALL_KEY_MARGIN, CALL_KEY_SECONDS, Ownership, PublishCommand, Published, SendCommand
-from tests.contract.test_queues import FREE
+from tests.contract.queue_users import FREE
 from tests.integration.redis.support import N1, PARTITION, TOPIC, Bench
 
 pytestmark = pytest.mark.promise("P5")

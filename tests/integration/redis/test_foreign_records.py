@@ -19,7 +19,7 @@ from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
 from gateway.ports import ClaimRefused, GridState, JournalBatch, NodeReport, Ownership, SessionRecord, TailBatch
-from tests.contract import test_exchanges, test_queues
+from tests.contract import queue_users, test_exchanges
 from tests.contract.test_revocations import Listener
 from tests.integration.redis.support import (
     N1,
@@ -463,10 +463,10 @@ async def test_nobody_waits_for_questions_behind_a_foreign_entry(bench: Bench) -
 
 async def test_no_consumer_waits_behind_a_foreign_entry(bench: Bench) -> None:
     grid, _ = await measured(bench)
-    consumer = test_queues.User(grid)
+    consumer = queue_users.User(grid)
     await grid.sessions.create(consumer.record)
     before = await consumer.attach()
-    stream = key(bench, "deliveries", f"t{test_queues.PARTITION}")
+    stream = key(bench, "deliveries", f"t{queue_users.PARTITION}")
     await bench.server.call("XADD", stream, "*", "temperature", "21.5")
     after = await consumer.attach()
     assert after.position.grid_generation == before.position.grid_generation == 1

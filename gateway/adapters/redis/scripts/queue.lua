@@ -23,13 +23,13 @@
 -- Invariant: a message is in ready, held, dead, or has an "r" timer, and in one of these only (P15). Ids and tags only
 -- rise. A consumer holds no more than its credit, unless that was lowered. What is assigned is told in the same step. What is
 -- ready while somebody has credit left is assigned in the same step, too, up to ASSIGNED_MOST, the largest credit; with
--- more the queue is due at once.
+-- more the queue is due at once. What has expired is given to nobody, also if there was more due than one step fires.
 local MESSAGE_BYTES, FIRED_MOST, ARGUMENTS_MOST, ASSIGNED_MOST = 256, 200, 4000, 1000
 local META, MESSAGES, READY, TIMERS, HELD, CONSUMERS, IDLE, DEAD, NOTES, QUEUES, DUE, DELIVERIES = unpack(KEYS, 1, 12)
 local queue, generation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local bounds, meta, newest_id, known
 local consumers, touched, timed, has_timers, has_notes = {}, {}, false, false, false
-local assignable, unfinished = ASSIGNED_MOST, false
+local assignable, unfinished, behind = ASSIGNED_MOST, false, false
 
 local function text(number)
   return string.format('%.0f', number)
@@ -170,10 +170,11 @@ local function take_away(member, session)
   end
 end
 
--- Does what is due; returns whether there may be more.
+-- Does what is due, up to FIRED_MOST; from then on `behind` tells whether there may be more.
 local function fire()
+  behind = false
   if not has_timers or not sure then
-    return false
+    return
   end
   local due = redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'LIMIT', 0, FIRED_MOST)
   for _, member in ipairs(due) do
@@ -197,7 +198,24 @@ local function fire()
       end
     end
   end
-  return #due == FIRED_MOST
+  behind = #due == FIRED_MOST
+end
+
+-- Leaves out, and buries, those of some ids, which are in no place any more, that have expired and were not fired yet.
+local function leave_out_expired(ids)
+  local names, rest = {}, {}
+  for number, id in ipairs(ids) do
+    names[number] = 'e' .. id
+  end
+  local due = redis.call('ZMSCORE', TIMERS, unpack(names))
+  for number, id in ipairs(ids) do
+    if due[number] and tonumber(due[number]) <= now then
+      bury(id, (failures(id)), 'expired')
+    else
+      rest[#rest + 1] = id
+    end
+  end
+  return rest
 end
 
 -- Appends to the deliveries. Most steps need not look at them first: an entry is refused if another program's is in its way,
@@ -291,7 +309,10 @@ local function assign(fresh, direct)
       unfinished = free > 0
       break
     end
-    local notes = has_notes and redis.call('HMGET', NOTES, unpack(ids)) or {}
+    if behind then
+      ids = leave_out_expired(ids)
+    end
+    local notes = has_notes and #ids > 0 and redis.call('HMGET', NOTES, unpack(ids)) or {}
     local members, at = {}, 0
     for number, id in ipairs(ids) do
       local session, each

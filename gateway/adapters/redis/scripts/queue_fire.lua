@@ -9,8 +9,8 @@
 if not open() then
   return 'stale'
 end
-local more = fire()
+fire()
 timed = true
 assign({})
 close()
-return more and 1 or 0
+return behind and 1 or 0

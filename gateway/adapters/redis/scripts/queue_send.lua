@@ -48,6 +48,11 @@ local function make_room(size)
   store()
   assign(fresh)
   fresh = {}
+  if behind then
+    -- What has expired has made room.
+    count = redis.call('HLEN', MESSAGES) - redis.call('ZCARD', DEAD)
+    over, over_bytes = count + 1 - bounds[1], meta[1] + size - bounds[2]
+  end
   local dropped = count_oldest(0, 0, over, over_bytes)
   if not dropped then
     return false
