@@ -254,8 +254,12 @@ class RedisQueues:
 
     async def remove(self, queue: TopicPath, *, force: bool = False, unused: float = 0.0) -> Removal:
         """See ``QueueStore.remove``."""
-        keys = self._keys.queue(self._partition(queue), queue)
-        reply = await self._call(scripts.QUEUE_REMOVE(*keys, *self._head(queue), int(force), round(unused * 1000)))
+        partition = self._partition(queue)
+        consumers = await self.consumers(queue) if force else ()
+        theirs = [self._keys.consuming(partition, each) for each in consumers]
+        keys = (*self._keys.queue(partition, queue), *theirs)
+        arguments = (*self._head(queue), int(force), scripts.milliseconds(unused))
+        reply = await self._call(scripts.QUEUE_REMOVE.across(1, *keys, *arguments, more=len(theirs)))
         if reply == b"used":
             return Removal.USED
         return Removal.DONE if reply == 1 else Removal.ABSENT
