@@ -110,6 +110,8 @@ class QueueFull(NamedTuple):
 class NotDeclared(NamedTuple):
     """There is no such queue, or no more, of the kind that has to be declared; nothing is remembered of the command.
 
+    What was sent before the queue was removed is remembered.
+
     Attributes:
         queue: which.
     """
@@ -377,7 +379,7 @@ class QueueStore(Protocol):
     async def settle(self, command: SettleCommand) -> list[SettleResult]:
         """Settle what a consumer holds, one answer per step; it is given more for it in the same step.
 
-        A session that does not consume holds nothing.
+        A session that does not consume holds nothing. What it settled before is answered as it was then.
 
         Raises:
             Fenced: a newer owner has attached it, or the session has ended.

@@ -132,8 +132,8 @@ class StreamPosition(NamedTuple):
     """A place in a topic partition's stream: everything up to and including it has been seen.
 
     Attributes:
-        grid_generation: of the grid when the entry was written; 0 before the first entry.
-        sequence: contiguous within a generation.
+        grid_generation: of the grid when the entry was written, or as it is where it has no entry yet; 0 before all.
+        sequence: contiguous within a generation; 0 before its first entry.
     """
 
     grid_generation: GridGeneration
@@ -230,7 +230,7 @@ class TopicStore(Protocol):
         """
 
     async def position(self, partition: int) -> StreamPosition:
-        """Tell the end of a partition's stream.
+        """Tell the end of a partition's stream: before the first entry of the grid's generation, its sequence 0.
 
         Raises:
             GridUnavailable: see the module.

@@ -17,6 +17,7 @@ from gateway.ports import (
     Ownership,
     PublishCommand,
     Published,
+    StreamPosition,
     TopicValue,
 )
 from tests.contract.examples import ownership, publish, published, session, topic_of, values_of
@@ -541,3 +542,17 @@ async def test_restore_asked_again_after_its_answer_was_lost(harness: Harness) -
     after = await grid.topics.position(PARTITION)
     written = after.sequence - before.sequence if before.grid_generation == after.grid_generation else after.sequence
     assert written == 2
+
+
+async def test_an_untouched_partition_ends_before_the_first_entry_of_its_generation(harness: Harness) -> None:
+    """And whoever reads from there misses nothing."""
+    grid = await harness.grid()
+    position = await grid.topics.position(topic_of("prices/ACME"))
+    assert position == (grid.generation, 0)
+    record = session()
+    (first,) = await published(grid, publish(ownership(record), 1))
+    assert StreamPosition.of(first.event) == (grid.generation, 1)
+    upto = await grid.topics.position(topic_of("prices/ACME"))
+    read = await grid.topics.between(topic_of("prices/ACME"), position, upto)
+    assert read is not None
+    assert [each.event for each in read] == [first.event]

@@ -89,6 +89,9 @@ NO_SEAL = 0
 _NO_ROOM = MessageId(-1)
 """In the place of the id of a message that was not sent."""
 
+_SEND, _SETTLE = "send", "settle"
+"""Kinds of requests."""
+
 _SEALS = count(1)
 """Numbers for seals; copies of data share them, as nothing else may."""
 
@@ -205,11 +208,16 @@ class GridData:
         ownership = command.ownership
         if self.sessions.has_ended(ownership.session, now):
             return Fenced(f"session {ownership.session} has ended")
-        if self.queues.is_undeclared(command.queue):
-            return NotDeclared(command.queue)
+        partition = self.queues.partition(command.queue)
         try:
+            self.topics.check(partition, ownership)
+            if self.queues.is_undeclared(command.queue) and not self.topics.recall(
+                partition, ownership, command.request, _SEND
+            ):
+                return NotDeclared(command.queue)
             number, before = self.topics.once(
-                *(self.queues.partition(command.queue), ownership, command.request, command.settled, now),
+                *(partition, ownership, command.request, command.settled, now),
+                kind=_SEND,
                 held=self.sessions.__contains__,
                 step=lambda: self.queues.send(command, self._generation, now) or _NO_ROOM,
             )
@@ -282,15 +290,23 @@ class GridData:
         may = self.queues.may_settle(ownership, queue)
         if may is None or self.sessions.has_ended(session, now):
             raise Fenced(f"session {session} has a newer owner than epoch {ownership.epoch}, or has ended")
-        self.topics.check(self.queues.partition(queue), ownership)
+        partition = self.queues.partition(queue)
+        self.topics.check(partition, ownership)
         results: list[SettleResult] = []
         if not may:
-            missing = [tuple(message for _, message in each.messages) for each in command.steps]
-            return [SettleResult(each, duplicate=False, complete=False) for each in missing]
+            for each in command.steps:
+                known = self.topics.recall(partition, ownership, each.request, _SETTLE) if each.request else None
+                if known is None:
+                    missing = tuple(message for _, message in each.messages)
+                    results.append(SettleResult(missing, duplicate=False, complete=not missing))
+                else:
+                    results.append(SettleResult((), duplicate=True, complete=known == ()))
+            return results
         self.queues.see(session, queue, command.seen)
         for each in command.steps:
             answer, before = self.topics.once(
-                *(self.queues.partition(queue), ownership, each.request, command.settled, now),
+                *(partition, ownership, each.request, command.settled, now),
+                kind=_SETTLE,
                 held=self.sessions.__contains__,
                 step=partial(self.queues.settle, session, queue, each, now),
             )
@@ -324,6 +340,7 @@ class GridData:
         for each in command.steps:
             state, before = self.topics.once(
                 *(partition, ownership, each.request, command.settled, now),
+                kind="ask",
                 held=self.sessions.__contains__,
                 step=partial(self.exchanges.ask, ownership.session, each, command, now),
             )
@@ -350,6 +367,7 @@ class GridData:
         for each in command.steps:
             accepted, before = self.topics.once(
                 *(partition, ownership, each.request, command.settled, now),
+                kind="answer",
                 held=self.sessions.__contains__,
                 step=partial(self.exchanges.answer, ownership.session, each, command, now),
             )

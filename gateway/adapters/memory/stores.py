@@ -174,7 +174,7 @@ class MemoryTopicStore:
 
     async def position(self, partition: int) -> StreamPosition:
         """See the port."""
-        return await self._connection.run(lambda grid, _now: grid.topics.position(partition))
+        return await self._connection.run(lambda grid, _now: grid.topics.position(partition, grid.generation))
 
     async def between(self, partition: int, after: StreamPosition, upto: StreamPosition) -> Sequence[TopicValue] | None:
         """See the port."""

@@ -92,6 +92,8 @@ class Stream:
         missing = self._count_after(position)
         if missing is None or missing > len(self._entries):
             return None
+        if not missing:
+            return [], position
         count = min(missing, limit)
         first = len(self._entries) - missing
         # A reader is nearly always near the end, and a deque is indexed fast near its ends.
@@ -107,6 +109,8 @@ class Stream:
     def _count_after(self, position: StreamPosition) -> int | None:
         if position == ORIGIN:
             return self._appended
+        if position.sequence < FIRST_SEQUENCE and position.grid_generation > self.end.grid_generation:
+            return 0  # nothing has been published in that generation
         count = 0
         for run in reversed(self._runs):
             if run.generation == position.grid_generation:

@@ -57,6 +57,10 @@ window, after which nobody can resubmit. Sessions that are not replicated leave 
 that arrives long after its session has ended; receipts of sessions in the grid live as long as their session."""
 
 
+_PUBLISH: Final = "publish"
+"""A kind of request."""
+
+
 @dataclass(slots=True)
 class _Receipts:
     """What one session published in one partition.
@@ -64,14 +68,28 @@ class _Receipts:
     Attributes:
         epoch: highest that published here.
         last: highest request executed here; lower ones of this partition have been executed too.
-        answers: receipts that are not settled, by request, in order.
+        answers: receipts that are not settled, by request, in order: of what kind it is, and what came of it.
         used: when the session last published here.
     """
 
     epoch: Epoch
     last: RequestNumber = NO_REQUEST
-    answers: OrderedDict[RequestNumber, object] = field(default_factory=OrderedDict)
+    answers: OrderedDict[RequestNumber, tuple[str, object]] = field(default_factory=OrderedDict)
     used: float = 0.0
+
+    def recall(self, kind: str, request: RequestNumber) -> object:
+        """Tell what came of a request; None if that is forgotten. A number that was another kind's tells nothing."""
+        known, answer = self.answers.get(request, (kind, None))
+        return answer if known == kind else None
+
+    def execute(self, epoch: Epoch, request: RequestNumber) -> None:
+        """Note that a request is executed. One that is asked for again keeps no former owner out."""
+        self.epoch, self.last = epoch, request
+
+    def keep(self, kind: str, request: RequestNumber, settled: RequestNumber, answer: object) -> None:
+        """Remember what came of a request, unless its client knows."""
+        if request > settled:
+            self.answers[request] = (kind, answer)
 
 
 @dataclass(slots=True)
@@ -159,29 +177,25 @@ class Topics:
         receipts = self._open(number, command.ownership, command.settled, now, held)
         if receipts is None:
             return Fenced(f"session {command.ownership.session} has published by a newer epoch already")
-        answers = receipts.answers
-        if command.request <= receipts.last:
-            # A request of another kind has a number of its own.
-            known = answers.get(command.request, Published(Version(0), EventId(""), duplicate=True))
+        request, settled = command.request, command.settled
+        if request <= receipts.last:
+            known = receipts.recall(_PUBLISH, request) or Published(Version(0), EventId(""), duplicate=True)
             return cast("Published | NotCreated | NotStored", known)
-        receipts.last = command.request
+        receipts.execute(command.ownership.epoch, request)
         is_new = command.topic not in partition.values
         is_full = is_new and command.most_topics and len(partition.values) >= command.most_topics
         if is_full or (command.history is not None and not partition.histories.takes(command.topic)):
-            if command.request > command.settled:
-                answers[command.request] = NotCreated(duplicate=True)
+            receipts.keep(_PUBLISH, request, settled, NotCreated(duplicate=True))
             return NotCreated(duplicate=False)
         growth = partition.growth(command.topic, command.value)
         if growth > 0 and command.most_bytes and partition.held + growth > command.most_bytes:
-            if command.request > command.settled:
-                answers[command.request] = NotStored(duplicate=True)
+            receipts.keep(_PUBLISH, request, settled, NotStored(duplicate=True))
             return NotStored(duplicate=False)
         before = partition.values.get(command.topic)
         value = self._write(number, generation, command.topic, command.value, _end_of(command.ttl, now))
         if command.history is not None:
             partition.histories.append(value, before, command.history, now)
-        if command.request > command.settled:
-            answers[command.request] = Published(value.version, value.event, duplicate=True)
+        receipts.keep(_PUBLISH, request, settled, Published(value.version, value.event, duplicate=True))
         return Published(value.version, value.event, duplicate=False, created=is_new)
 
     def refuses(self, number: int, publishes: Sequence[StagedPublish]) -> TransactionRefused | None:
@@ -225,6 +239,7 @@ class Topics:
         settled: RequestNumber,
         now: float,
         *,
+        kind: str,
         held: Callable[[SessionId], bool],
         step: Callable[[], T],
     ) -> tuple[T | None, bool]:
@@ -236,6 +251,7 @@ class Topics:
             request: its number; 0 for what is no request, and is executed.
             settled: receipts up to this request may be forgotten.
             now: the grid's clock.
+            kind: of the request.
             held: tells whether the grid holds a session.
             step: executes it.
 
@@ -251,11 +267,15 @@ class Topics:
         receipts = self._open(number, ownership, settled, now, held)
         if receipts is not None and request > receipts.last:
             answer = step()
-            receipts.last = request
-            if request > settled:
-                receipts.answers[request] = answer
+            receipts.execute(ownership.epoch, request)
+            receipts.keep(kind, request, settled, answer)
             return answer, False
-        return None if receipts is None else cast("T | None", receipts.answers.get(request)), True
+        return None if receipts is None else cast("T | None", receipts.recall(kind, request)), True
+
+    def recall(self, number: int, ownership: Ownership, request: RequestNumber, kind: str) -> object:
+        """Tell what came of a request in a partition, without executing it; None if nothing is known."""
+        receipts = self._partitions[number].receipts.get(ownership.session)
+        return None if receipts is None else receipts.recall(kind, request)
 
     def check(self, number: int, ownership: Ownership) -> None:
         """Expect that no newer owner of a session has been in a partition.
@@ -281,7 +301,6 @@ class Topics:
         receipts = partition.receipts.setdefault(ownership.session, _Receipts(ownership.epoch))
         if ownership.epoch < receipts.epoch:
             return None
-        receipts.epoch = ownership.epoch
         receipts.used = now
         partition.receipts.move_to_end(ownership.session)
         answers = receipts.answers
@@ -289,9 +308,10 @@ class Topics:
             answers.popitem(last=False)
         return receipts
 
-    def position(self, number: int) -> StreamPosition:
+    def position(self, number: int, generation: GridGeneration) -> StreamPosition:
         """See ``TopicStore.position``."""
-        return self._partitions[number].stream.end
+        end = self._partitions[number].stream.end
+        return end if end.grid_generation == generation else StreamPosition(generation, 0)
 
     def topics(self, number: int) -> list[TopicPath]:
         """Name the topics of a partition."""

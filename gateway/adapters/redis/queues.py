@@ -162,11 +162,6 @@ class RedisQueues:
         )
         if reply == b"fenced":
             raise _fenced(ownership)
-        if reply == b"none":
-            return [
-                SettleResult(tuple(message for _, message in each.messages), duplicate=False, complete=False)
-                for each in command.steps
-            ]
         results: list[SettleResult] = []
         for each, answer in zip(command.steps, reply, strict=True):
             if isinstance(answer, bytes):
@@ -408,10 +403,8 @@ class RedisQueues:
                 return
             if reply == b"fenced":
                 results.update({place: _fenced(commands[place].ownership) for place in places})
-            elif reply == b"none":
-                results.update({place: NotDeclared(commands[place].queue) for place in places})
             else:
-                results.update(zip(places, map(_sent, reply), strict=True))
+                results.update({place: _sent(commands[place], each) for place, each in zip(places, reply, strict=True)})
 
     def _send(self, step: Sequence[SendCommand]) -> Command:
         first = step[0]
@@ -473,7 +466,9 @@ def _joins(step: Sequence[SendCommand], command: SendCommand) -> bool:
     )
 
 
-def _sent(answer: bytes) -> SendResult:
+def _sent(command: SendCommand, answer: bytes) -> SendResult:
+    if answer == b"!":
+        return NotDeclared(command.queue)
     before, text = answer.startswith(b"="), answer.removeprefix(b"=")
     return QueueFull(before) if text == b"-" else Sent(MessageId(int(text)), before)
 

@@ -67,7 +67,8 @@ def watched(node: Node) -> bool:
 
 def published(memory: MemoryGridServer) -> int:
     """How much has ever been published."""
-    return sum(memory._data.topics.position(number).sequence for number in range(TOPIC_PARTITIONS))
+    data = memory._data
+    return sum(data.topics.position(number, data.generation).sequence for number in range(TOPIC_PARTITIONS))
 
 
 async def test_every_node_tells_of_itself_at_whichever_node_one_watches(pair: Pair) -> None:

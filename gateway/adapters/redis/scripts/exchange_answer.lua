@@ -26,8 +26,8 @@ for at = 9, #ARGV, 5 do
   if tonumber(request) <= newest_request then
     close_receipts()
     received = {}
-    local _, number = find_receipt(tonumber(request))
-    answer = number == '1' and '=over' or '=ok'
+    local _, number, what = find_receipt(tonumber(request))
+    answer = what == 'w' and number == '1' and '=over' or '=ok'
   else
     local found = question(id)
     if found and found.state ~= 'o' and found.handler == session and found.tag == tonumber(ARGV[at + 1]) then

@@ -2,7 +2,8 @@
 --
 -- KEYS[13] receipts  list  of the session in this partition, as in topic_publish.lua, which shares it: what a send or a
 --                          settlement leaves has an id or a number in the place of the version, and one of "s" (sent),
---                          "-" (not sent, for lack of room) and "a" (settled, all but so many) in the place of the event
+--                          "-" (not sent, for lack of room; the number is 2, and was 0) and "a" (settled, all but so many)
+--                          in the place of the event. A receipt of another kind of request tells nothing
 -- KEYS[14] closed    zset  short hashes of ended sessions -> when to forget them (ms)
 -- ARGV[4] epoch of the session's owner
 -- ARGV[5] settled: receipts up to this request may be forgotten

@@ -10,9 +10,8 @@
 -- ARGV[9] queues that the partition may hold
 -- ARGV[10..] for each message: request, delay (ms), life (ms, 0 for ever), bytes of its headers, headers and value
 -- Result  for each message "<id>", "=<id>" if it was sent before ("=0": that receipt was forgotten), "-" or "=-" if there
---         was no room for it, now or before;
---         'fenced': a newer owner was here, or the session has ended; 'stale': the caller must adopt the grid again;
---         'none': nobody has declared it, and nothing is remembered of these requests
+--         was no room for it, now or before; "!" if nobody has declared the queue, and nothing is remembered of the request;
+--         'fenced': a newer owner was here, or the session has ended; 'stale': the caller must adopt the grid again
 --
 -- Invariant: as in queue.lua and queue_receipts.lua. What is refused for lack of room is refused for good.
 if not open(ARGV[8]) then
@@ -21,10 +20,10 @@ end
 if not open_receipts() then
   return 'fenced'
 end
-if is_undeclared() then
-  return 'none'
+local undeclared = is_undeclared()
+if not undeclared then
+  fire()
 end
-fire()
 local result, fresh, fields = {}, {}, {}
 local count = redis.call('HLEN', MESSAGES) - redis.call('ZCARD', DEAD)
 local may_exist = known or redis.call('HLEN', QUEUES) - 1 < tonumber(ARGV[9])
@@ -71,7 +70,15 @@ for at = 10, #ARGV, 5 do
     close_receipts()
     received = {}
     local _, number, what = find_receipt(request)
-    answer = what == 's' and '=' .. number or what == '-' and '=-' or '=0'
+    if what == 's' then
+      answer = '=' .. number
+    elseif what == '-' and number ~= '1' then
+      answer = '=-'
+    else
+      answer = undeclared and '!' or '=0'
+    end
+  elseif undeclared then
+    answer = '!'
   else
     local ends = expires > 0 and text(now + expires) or '0'
     local record = text(now) .. ' ' .. ends .. ' ' .. ARGV[at + 3] .. ' ' .. ARGV[at + 4]
@@ -92,10 +99,13 @@ for at = 10, #ARGV, 5 do
       receive(ARGV[at], id, 's')
     else
       answer = '-'
-      receive(ARGV[at], '0', '-')
+      receive(ARGV[at], '2', '-')
     end
   end
   result[#result + 1] = answer
+end
+if undeclared then
+  return result
 end
 store()
 assign(fresh)

@@ -10,9 +10,8 @@
 -- ARGV[10..] for each step: request, 0 for none; 'a' to accept, 'd' to reject, 'r' to release; delay of what is released
 --         (ms); how many messages; and of each of these its tag in 16 digits and its id
 -- Result  for each step {} if the session held all of them, {number, ...} with the numbers, from 1, of those that it did
---         not hold, or '=<count>' if it was executed before and so many were not held then;
---         'fenced': a newer owner was here, or the session has ended; 'none': it does not consume;
---         'stale': the caller must adopt the grid again
+--         not hold, or '=<count>' if it was executed before and so many were not held then, though it consumes no more;
+--         'fenced': a newer owner was here, or the session has ended; 'stale': the caller must adopt the grid again
 --
 -- Invariant: a message is settled by whoever holds it, by the assignment by which it holds it (P15), and once.
 local session = ARGV[8]
@@ -24,7 +23,22 @@ if not open_receipts() or (each and tonumber(each[1]) > tonumber(epoch)) then
   return 'fenced'
 end
 if not each then
-  return 'none'
+  -- It holds nothing; but what was executed while it consumed was.
+  local result, at = {}, 10
+  while at <= #ARGV do
+    local request, count, answer = tonumber(ARGV[at]), tonumber(ARGV[at + 3]), {}
+    local _, number, what
+    if request > 0 and request <= newest_request then
+      close_receipts()
+      _, number, what = find_receipt(request)
+    end
+    for place = 1, what == 'a' and 0 or count do
+      answer[place] = place
+    end
+    result[#result + 1] = what == 'a' and '=' .. number or answer
+    at = at + 4 + 2 * count
+  end
+  return result
 end
 each[1] = epoch
 each[4] = math.max(each[4], tonumber(ARGV[9]))
@@ -36,8 +50,8 @@ while at <= #ARGV do
   if request ~= '0' and tonumber(request) <= newest_request then
     close_receipts()
     received = {}
-    local _, number = find_receipt(tonumber(request))
-    answer = '=' .. (number or '0')
+    local _, number, what = find_receipt(tonumber(request))
+    answer = '=' .. (what == 'a' and number or '0')
   elseif count > 0 then
     local members, ids = {}, {}
     for number = 1, count do

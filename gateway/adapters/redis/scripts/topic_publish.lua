@@ -239,7 +239,8 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
         local _, receipt = find(key, request, redis.call('LLEN', key))
         if receipt then
           local done, version, event = string.match(receipt, '^%d+ (%d+) (%d+) (%S+)')
-          if done == ARGV[at] then
+          -- Other kinds of requests leave no event, and, of what was refused, another version.
+          if done == ARGV[at] and string.find(event, '-', 1, true) and (event ~= '-' or version ~= '2') then
             answer = {tonumber(version), event}
           end
         end
