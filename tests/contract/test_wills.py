@@ -24,6 +24,7 @@ from gateway.ports import (
     Published,
     ReceiptsLeft,
     SessionEnd,
+    SessionGone,
     SessionRecord,
 )
 from tests.contract.examples import (
@@ -170,11 +171,33 @@ async def test_nobody_goes_on_with_a_session_whose_wills_are_being_executed(harn
 
     result = await claim(grid, record, node("n2"), token_generation=1, attempt=1)
     written = await grid.sessions.restore([record], recreate=True)
+    with pytest.raises(SessionGone):
+        await grid.sessions.pass_on(ownership(record), to=node("n2"))
+    with pytest.raises(SessionGone):
+        await grid.sessions.disconnect(ownership(record))
+    orphaned = await grid.sessions.orphan(record.owner, [record.id])
     executor.go_on.set()
     await ending
 
     assert refused(result) == CLOSED
     assert written == ["gone"]
+    assert orphaned == [None]
+    assert await grid.sessions.find(record.id) is None
+
+
+async def test_a_session_without_a_client_is_not_passed_on_at_its_end(harness: Harness) -> None:
+    """Found: the in-memory grid gave it a next owner, and its end did not find it any more."""
+    grid = await harness.grid()
+    executor = Executor(grid)
+    record = await opened(grid, connected=False)
+    executor.go_on.clear()
+    ending = asyncio.create_task(grid.sessions.end(ownership(record), reason=CLOSED, execute=executor.execute))
+    await executor.reached.wait()
+    with pytest.raises(SessionGone):
+        await grid.sessions.pass_on(ownership(record), to=node("n2"))
+    executor.go_on.set()
+    await ending
+    assert await grid.sessions.find(record.id) is None
 
 
 async def test_if_the_ender_dies_before_it_executes_them_a_reaper_does(harness: Harness, grace: float) -> None:

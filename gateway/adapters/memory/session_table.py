@@ -280,8 +280,12 @@ class SessionTable:
         """See ``SessionStore.pass_on``."""
         partition = self._partition_of(ownership.session, now)
         stored = partition.sessions.get(ownership.session)
-        if stored is None or (stored.deadline is not None and stored.deadline <= now):
-            raise SessionGone(self._why_gone(ownership.session, now) if stored is None else ErrorCode.SESSION_EXPIRED)
+        if stored is None:
+            raise SessionGone(self._why_gone(ownership.session, now))
+        if stored.ending is not None:
+            raise SessionGone(stored.ending.reason)
+        if stored.deadline is not None and stored.deadline <= now:
+            raise SessionGone(ErrorCode.SESSION_EXPIRED)
         record, epoch, is_absent = stored.record, Epoch(ownership.epoch + 1), stored.deadline is not None
         if is_absent and (record.owner, record.epoch, stored.previous) == (to, epoch, ownership.owner):
             return
@@ -312,7 +316,8 @@ class SessionTable:
         if not stored.has_wills:
             return None
         ending = end if stored.ending is None else stored.ending
-        partition.put(replace(stored, ending=ending, deadline=now + ENDING_GRACE))
+        if stored.ending is None:
+            partition.put(replace(stored, ending=ending, deadline=now + ENDING_GRACE))
         record = stored.record
         return LastWills(
             session=record.id,
@@ -445,7 +450,7 @@ class SessionTable:
     def orphan(self, expired: NodeRef, session: SessionId, now: float) -> Epoch | None:
         """See ``SessionStore.orphan``, for one session."""
         stored = self._partition_of(session, now).sessions.get(session)
-        if stored is None or stored.record.owner != expired:
+        if stored is None or stored.record.owner != expired or stored.ending is not None:
             return None
         if stored.deadline is None:
             self._start_window(stored, now)
