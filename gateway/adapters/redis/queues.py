@@ -147,7 +147,7 @@ class RedisQueues:
         session = ownership.session
         steps: list[Argument] = []
         for each in command.steps:
-            steps += (each.request, OUTCOMES[each.outcome], round(each.delay * 1000), len(each.messages))
+            steps += (each.request, OUTCOMES[each.outcome], scripts.milliseconds(each.delay), len(each.messages))
             for tag, message in each.messages:
                 steps += (f"{tag:0{TAG_DIGITS}}", message)
         reply = await self._call(
@@ -412,7 +412,7 @@ class RedisQueues:
         partition = self._partition(queue)
         messages: list[Argument] = []
         for each in step:
-            delay, expires = round(each.delay * 1000), round(each.expires * 1000)
+            delay, expires = scripts.milliseconds(each.delay), scripts.milliseconds(each.expires)
             messages += (each.request, delay, expires, len(each.headers), each.headers + each.value)
         return scripts.QUEUE_SEND(
             *self._keys.queue(partition, queue),

@@ -39,8 +39,8 @@ def bounds_text(bounds: QueueBounds) -> str:
     """What a queue may hold as ``queue_send.lua`` takes it."""
     oldest = int(bounds.overflow is Overflow.DROP_OLDEST)
     return (
-        f"{bounds.messages} {bounds.size} {oldest} {bounds.deliveries} {round(bounds.ack_within * 1000)} "
-        f"{int(bounds.exclusive)} {bounds.dead} {bounds.dead_size} {round(bounds.dead_age * 1000)}"
+        f"{bounds.messages} {bounds.size} {oldest} {bounds.deliveries} {milliseconds(bounds.ack_within)} "
+        f"{int(bounds.exclusive)} {bounds.dead} {bounds.dead_size} {milliseconds(bounds.dead_age)}"
     )
 
 
@@ -136,10 +136,10 @@ class Part:
             case StagedSend(queue, value, headers, bounds, delay, expires):
                 steps = self._in(queue)
                 steps.bounds = bounds_text(bounds)
-                steps.add("s", round(delay * 1000), round(expires * 1000), len(headers), headers + value)
+                steps.add("s", milliseconds(delay), milliseconds(expires), len(headers), headers + value)
             case StagedSettle(queue, outcome, messages, delay):
                 for tag, message in messages:
-                    self._in(queue).add(*(OUTCOMES[outcome], round(delay * 1000), f"{tag:0{TAG_DIGITS}}", message, ""))
+                    self._in(queue).add(*(OUTCOMES[outcome], milliseconds(delay), f"{tag:0{TAG_DIGITS}}", message, ""))
 
     def add_queue(self, queue: TopicPath) -> None:
         """Name a queue in which there may be something to undo."""
