@@ -71,16 +71,24 @@ class User:
     def next(self) -> RequestNumber:
         return RequestNumber(next(self.requests))
 
-    async def put(self, *texts: str, queue: TopicPath = INPUT, bounds: QueueBounds = FREE) -> list[MessageId]:
+    async def put(
+        self,
+        *texts: str,
+        queue: TopicPath = INPUT,
+        bounds: QueueBounds = FREE,
+        delay: float = 0.0,
+        expires: float = 0.0,
+    ) -> list[MessageId]:
         """Send messages without a transaction."""
         commands = [
-            SendCommand(self.ownership, self.next(), NOTHING, queue, text.encode(), b"", bounds) for text in texts
+            SendCommand(self.ownership, self.next(), NOTHING, queue, text.encode(), b"", bounds, delay, expires)
+            for text in texts
         ]
         return [each.message for each in await self.grid.queues.send(commands) if isinstance(each, Sent)]
 
-    async def consume(self, queue: TopicPath = INPUT, credit: int = 10) -> list[MessageId]:
+    async def consume(self, queue: TopicPath = INPUT, credit: int = 10, bounds: QueueBounds = FREE) -> list[MessageId]:
         """Attach, or attach again, and tell what is held."""
-        attached = await self.grid.queues.attach(self.ownership, queue, credit=credit, bounds=FREE, most_consumers=9)
+        attached = await self.grid.queues.attach(self.ownership, queue, credit=credit, bounds=bounds, most_consumers=9)
         assert isinstance(attached, Attached)
         self.held = {each.message: each.tag for each in attached.held}
         return list(self.held)
@@ -306,6 +314,49 @@ async def test_a_full_queue_refuses_all(harness: Harness) -> None:
     assert await counts(grid, OUTPUT) == (1, 0, 0, 0)
     number = await user.begin()
     await user.stage(number, send("2", bounds=bounds))
+    assert isinstance(await user.commit(number), Committed)
+
+
+async def test_what_has_expired_leaves_room_for_a_commit(harness: Harness) -> None:
+    """Found: the in-memory grid counted it until somebody looked after the queue."""
+    grid = await harness.grid()
+    user = await User.of(grid)
+    bounds = QueueBounds(messages=2)
+    await user.put("1", "2", queue=OUTPUT, bounds=bounds, expires=harness.short)
+    await harness.advance(harness.short)
+    number = await user.begin()
+    await user.stage(number, send("3", bounds=bounds), send("4", bounds=bounds))
+    assert isinstance(await user.commit(number), Committed)
+    assert await counts(grid, OUTPUT) == (2, 0, 0, 2)
+
+
+async def test_what_is_due_is_done_also_by_a_commit_that_is_refused(harness: Harness) -> None:
+    """And what it settles is not taken back at that moment."""
+    grid = await harness.grid()
+    user, other = await User.of(grid), await User.of(grid)
+    bounds = QueueBounds(messages=2, ack_within=harness.short)
+    await user.put("1", bounds=bounds)
+    (message,) = await user.consume(credit=1, bounds=bounds)
+    await other.put("2", bounds=bounds, delay=harness.short)
+    await other.consume(bounds=bounds)
+    await harness.advance(harness.short)
+    number = await user.begin()
+    await user.stage(number, user.settle(message), *[send("3", INPUT, bounds)] * 9)
+    assert await user.commit(number) is TransactionRefused.QUEUE_FULL
+    assert (await counts(grid, INPUT))[:3] == (0, 0, 2), "nothing waits for the next step"
+
+
+async def test_what_is_held_too_long_is_settled_by_a_commit_that_comes_before_it_is_taken_back(
+    harness: Harness,
+) -> None:
+    grid = await harness.grid()
+    user = await User.of(grid)
+    bounds = QueueBounds(messages=1, ack_within=harness.short)
+    await user.put("1", bounds=bounds)
+    (message,) = await user.consume(credit=1, bounds=bounds)
+    await harness.advance(harness.short)
+    number = await user.begin()
+    await user.stage(number, user.settle(message), send("2", INPUT, bounds))
     assert isinstance(await user.commit(number), Committed)
 
 

@@ -28,6 +28,7 @@ class StoredMessage:
         ready_at: when it may be delivered; None if it is not delayed.
         reason: why it is a dead letter; empty if it is none.
         since: when it became one.
+        place: among all that ever became one.
     """
 
     message: Message
@@ -37,6 +38,7 @@ class StoredMessage:
     ready_at: float | None = None
     reason: str = ""
     since: float = 0.0
+    place: int = 0
 
     @property
     def size(self) -> int:
@@ -84,6 +86,7 @@ class StoredQueue:
         owner: the session for whose life it was declared.
         fed: where the shared subscription is that it was declared for, and for what it is.
         sent: messages that were ever put into it.
+        buried: how many messages ever became dead letters.
         used: when that subscription was opened, or its last consumer left.
         unfinished: whether there is more to assign than one step does.
     """
@@ -97,6 +100,7 @@ class StoredQueue:
     owner: SessionId | None = None
     fed: tuple[str, str] | None = None
     sent: int = 0
+    buried: int = 0
     used: float = 0.0
     unfinished: bool = False
 
@@ -112,7 +116,7 @@ class StoredQueue:
 
     def dead(self) -> list[StoredMessage]:
         """List its dead letters, the oldest first."""
-        return sorted((each for each in self.messages.values() if each.reason), key=lambda each: each.since)
+        return sorted((each for each in self.messages.values() if each.reason), key=lambda each: each.place)
 
     def living(self) -> list[StoredMessage]:
         """List all other messages."""

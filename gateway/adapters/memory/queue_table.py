@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from heapq import nsmallest
 from typing import Final
@@ -246,6 +246,7 @@ class Queues:
             if len(partition.queues) >= MOST_QUEUES or (owner is not None and theirs >= most):
                 return False
             queue = partition.queues[name] = StoredQueue(bounds)
+        queue.bounds = bounds
         if not queue.is_declared:
             queue.owner = owner
             queue.fed = (fed, source) if owner is None else None
@@ -418,6 +419,8 @@ class Queues:
         queue.ready.discard(message)
         stored = queue.messages[message]
         stored.reason, stored.since, stored.ready_at, stored.expires = reason, now, None, None
+        queue.buried += 1
+        stored.place = queue.buried
         dead = queue.dead()
         while dead and (len(dead) > queue.bounds.dead or sum(each.size for each in dead) > queue.bounds.dead_size):
             del queue.messages[dead.pop(0).message.id]
@@ -437,23 +440,37 @@ class Queues:
         else:
             queue.ready.add(message)
 
-    def _fire(self, queue: StoredQueue, now: float) -> None:
-        for consumer in queue.consumers.values():
-            for tag, (message, until) in list(consumer.held.items()):
-                if until is not None and until <= now:
-                    if consumer.free <= 0:
-                        consumer.served = queue.turn
-                    del consumer.held[tag]
-                    self._give_back(queue, message, now, failed=tag <= consumer.seen)
-        age = queue.bounds.dead_age
-        for number in [each.message.id for each in queue.dead() if age and each.since + age <= now]:
-            del queue.messages[number]
-        for number, stored in list(queue.messages.items()):
-            if stored.expires is not None and stored.expires <= now and not queue.is_held(number):
+    def _fire(self, queue: StoredQueue, now: float, spared: Collection[tuple[int, MessageId]] = ()) -> None:
+        """Do what is due, in its order; what is *spared*, by tag and id, is not taken back."""
+        taken_back = [
+            (until, message, consumer, tag)
+            for consumer in queue.consumers.values()
+            for tag, (message, until) in consumer.held.items()
+            if until is not None and until <= now and (tag, message) not in spared
+        ]
+        over = [
+            (when, number, None, 0)
+            for number, stored in queue.messages.items()
+            for when in (stored.ready_at, stored.expires)
+            if when is not None and when <= now
+        ]
+        for _, number, consumer, tag in sorted([*taken_back, *over], key=lambda each: each[:2]):
+            stored = queue.messages.get(number)
+            if stored is None or stored.reason:
+                continue
+            if consumer is not None:
+                if consumer.free <= 0:
+                    consumer.served = queue.turn
+                del consumer.held[tag]
+                self._give_back(queue, number, now, failed=tag <= consumer.seen)
+            elif stored.expires is not None and stored.expires <= now and not queue.is_held(number):
                 self._bury(queue, number, "expired", now)
             elif stored.ready_at is not None and stored.ready_at <= now:
                 stored.ready_at = None
                 queue.ready.add(number)
+        age = queue.bounds.dead_age
+        for number in [each.message.id for each in queue.dead() if age and each.since + age <= now]:
+            del queue.messages[number]
 
     def _close(
         self,

@@ -444,8 +444,10 @@ class GridData:
         for partition, (publishes, queues) in parts.items():
             why = self.topics.refuses(partition, publishes)
             for queue, steps in queues.items():
-                why = why or self.queues.refuses(session, queue, steps)
+                why = why or self.queues.refuses(session, queue, steps, now)
             if why is not None:
+                # What was due in them was done, and others are given what that made ready.
+                self._close_queues([queue for _, touched in parts.values() for queue in touched], now)
                 return why
         for partition, (publishes, queues) in parts.items():
             for publish in publishes:
@@ -453,6 +455,10 @@ class GridData:
             for queue, steps in queues.items():
                 self.queues.execute(session, queue, steps, self._generation, now)
         return None
+
+    def _close_queues(self, queues: Sequence[TopicPath], now: float) -> None:
+        for each in queues:
+            self.queues.close(each, self._generation, now)
 
     def restore(self, values: Sequence[TopicValue], now: float) -> int:
         """Put values back, each one atomic step; see ``TopicStore.restore``."""

@@ -22,9 +22,9 @@ class TransactedQueues(Queues):
     """Queues in which transactions are looked at first, and then executed as a whole."""
 
     def refuses(  # noqa: C901 - what is settled, and then what is sent
-        self, session: SessionId, name: TopicPath, operations: Sequence[StagedSend | StagedSettle]
+        self, session: SessionId, name: TopicPath, operations: Sequence[StagedSend | StagedSettle], now: float
     ) -> TransactionRefused | None:
-        """Tell why a transaction cannot settle and send in a queue."""
+        """Tell why a transaction cannot settle and send in a queue; what is due there is done first."""
         partition = self._partitions[self.partition(name)]
         queue = partition.queues.get(name)
         consumer = None if queue is None else queue.consumers.get(session)
@@ -47,6 +47,8 @@ class TransactedQueues(Queues):
         if queue is None and len(partition.queues) >= MOST_QUEUES:
             return TransactionRefused.QUEUE_FULL
         bounds = sends[-1].bounds
+        if queue is not None:
+            self._fire(queue, now, taken)
         living = [] if queue is None else queue.living()
         count, size = len(living) - len(spare), sum(each.size for each in living) - sum(spare)
         for send in sends:
