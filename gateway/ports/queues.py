@@ -429,7 +429,7 @@ class QueueStore(Protocol):
         Queues whose path begins with ``$`` are there only so: no message is sent to another one, and nobody consumes.
 
         Args:
-            queue: which; asked again, nothing changes.
+            queue: which; asked again, nothing changes but the bounds.
             bounds: of it.
             owner: the session whose end removes it; None for one that is for a shared subscription.
             most: so many queues in this partition the owner may have, or consume from.
@@ -533,7 +533,7 @@ class QueueStore(Protocol):
         """
 
     async def dead(self, queue: TopicPath, *, count: int, skip: int = 0) -> Sequence[DeadLetter]:
-        """Read the oldest dead letters of a queue.
+        """Read the oldest dead letters of a queue, in the order in which they became such.
 
         Args:
             queue: which.

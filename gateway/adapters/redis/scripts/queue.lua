@@ -5,12 +5,12 @@
 --                             and when it was declared again, or the last consumer left (used); or by whom (owner)
 -- KEYS[2] messages    hash    id -> "<sent> <expires or 0> <bytes of headers> <headers><value>", never changed
 -- KEYS[3] ready       zset    id -> id
--- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "d<id>" (a dead letter goes), "a<session> <tag> <id>"
---                             (held too long) -> when (ms)
+-- KEYS[4] timers      zset    "r<id>" (delayed), "e<id>" (expires), "d<id>" (a dead letter goes: of the oldest at the right
+--                             time, of others also at another), "a<session> <tag> <id>" (held too long) -> when (ms)
 -- KEYS[5] held        zset    "<session> <tag in 16 digits> <id>", all with score 0
 -- KEYS[6] consumers   hash    session -> "<epoch> <credit> <held> <seen> <joined>"
 -- KEYS[7] idle        zset    session with credit left -> tag that it was given last
--- KEYS[8] dead        zset    id -> since when (ms)
+-- KEYS[8] dead        zset    id -> since when (ms), with a fraction that has those of one millisecond in order
 -- KEYS[9] notes       hash    id -> "<failed deliveries> <reason>" of messages that were given to somebody before; the
 --                             reason of a dead letter, else "-", or "!" of one that was put back and expires no more
 -- KEYS[10] queues     hash    of the partition: queue -> its bounds; '' -> "<generation> <newest id>"
@@ -24,7 +24,7 @@
 -- rise. A consumer holds no more than its credit, unless that was lowered. What is assigned is told in the same step. What is
 -- ready while somebody has credit left is assigned in the same step, too, up to ASSIGNED_MOST, the largest credit; with
 -- more the queue is due at once. What has expired is given to nobody, also if there was more due than one step fires.
-local MESSAGE_BYTES, FIRED_MOST, ARGUMENTS_MOST, ASSIGNED_MOST = 256, 200, 4000, 1000
+local MESSAGE_BYTES, FIRED_MOST, ARGUMENTS_MOST, ASSIGNED_MOST, DEAD_APART = 256, 200, 4000, 1000, 1 / 2048
 local META, MESSAGES, READY, TIMERS, HELD, CONSUMERS, IDLE, DEAD, NOTES, QUEUES, DUE, DELIVERIES = unpack(KEYS, 1, 12)
 local queue, generation, kept = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local bounds, meta, newest_id, known
@@ -112,12 +112,22 @@ local function forget_dead(id)
   forget(id)
 end
 
+-- Tells the score of the next dead letter: equal ones would be in the order of their ids as text. It goes on from the last
+-- one, unless the clock went back.
+local function next_death()
+  local last = tonumber(redis.call('ZRANGE', DEAD, -1, -1, 'WITHSCORES')[2] or 0)
+  if last < now or last > now + 1000 then
+    return text(now)
+  end
+  return string.format('%.17g', last + DEAD_APART)
+end
+
 -- Puts a message that is nowhere else among the dead letters.
 local function bury(id, failed, reason)
   local size = size_of(id)
   drop_timer('e' .. id)
   meta[1], meta[2] = meta[1] - size, meta[2] + size
-  redis.call('ZADD', DEAD, text(now), id)
+  redis.call('ZADD', DEAD, next_death(), id)
   redis.call('HSET', NOTES, id, failed .. ' ' .. reason)
   has_notes = true
   if bounds[9] > 0 then
@@ -170,14 +180,50 @@ local function take_away(member, session)
   end
 end
 
+-- Lets dead letters go that are too old by the bounds in force, and sees that there is a timer for the oldest that stays.
+local function age_dead()
+  if bounds[9] == 0 then
+    return
+  end
+  local oldest = redis.call('ZRANGE', DEAD, 0, 0, 'WITHSCORES')
+  if sure and oldest[2] and math.floor(oldest[2]) + bounds[9] <= now then
+    oldest = redis.call('ZRANGE', DEAD, 0, FIRED_MOST, 'WITHSCORES')
+  end
+  for at = 1, #oldest, 2 do
+    local goes = math.floor(oldest[at + 1]) + bounds[9]
+    if goes > now or not sure or at > 2 * FIRED_MOST then
+      return set_timer('d' .. oldest[at], goes)
+    end
+    forget_dead(oldest[at])
+  end
+end
+
+-- Orders timers as [1] they are due; those of one millisecond by the ids of their messages.
+local function by_time(one, other)
+  if one[2] ~= other[2] then
+    return one[2] < other[2]
+  end
+  return one[3] < other[3]
+end
+
 -- Does what is due, up to FIRED_MOST; from then on `behind` tells whether there may be more.
 local function fire()
   behind = false
+  if known and bounds.changed then
+    -- Perhaps by another age.
+    age_dead()
+  end
   if not has_timers or not sure then
     return
   end
-  local due = redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'LIMIT', 0, FIRED_MOST)
-  for _, member in ipairs(due) do
+  local found = redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'WITHSCORES', 'LIMIT', 0, FIRED_MOST)
+  local due, aged = {}, false
+  for at = 1, #found, 2 do
+    due[#due + 1] = {found[at], tonumber(found[at + 1]), tonumber(string.match(found[at], '%d+$'))}
+  end
+  table.sort(due, by_time)
+  for _, each in ipairs(due) do
+    local member = each[1]
     local kind, rest = string.sub(member, 1, 1), string.sub(member, 2)
     -- What was buried on the way has lost its timers.
     if redis.call('ZREM', TIMERS, member) == 1 then
@@ -189,7 +235,7 @@ local function fire()
           bury(rest, (failures(rest)), 'expired')
         end
       elseif kind == 'd' then
-        forget_dead(rest)
+        aged = true
       else
         local session, tag, id = string.match(rest, '^(%S+) (%d+) (%d+)$')
         take_away(rest, session)
@@ -197,6 +243,9 @@ local function fire()
         give_back(id, holder and tonumber(tag) <= holder[4], 0)
       end
     end
+  end
+  if aged then
+    age_dead()
   end
   behind = #due == FIRED_MOST
 end

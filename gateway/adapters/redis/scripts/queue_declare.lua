@@ -15,7 +15,7 @@
 -- Result  1; 'queues': there are as many as there may be; 'fenced': the session has ended; 'stale': the caller must adopt
 --         the grid again
 --
--- Invariant: the end of the session finds it (P7). Asked twice, the second time changes nothing, but when
+-- Invariant: the end of the session finds it (P7). Asked twice, the second time changes nothing, but the bounds, and when
 -- that of a shared subscription was used last.
 if not open(ARGV[4]) then
   return 'stale'
@@ -64,6 +64,9 @@ if not meta.source and not meta.owner then
 end
 if meta.source then
   redis.call('HSET', META, 'used', text(now))
+end
+if known and bounds.changed then
+  age_dead()
 end
 close()
 return 1

@@ -6,7 +6,7 @@
 -- KEYS[3] ready      zset  id -> id
 -- KEYS[4] held       zset  "<session> <tag> <id>"
 -- KEYS[5] consumers  hash  session -> record
--- KEYS[6] dead       zset  id -> since when (ms)
+-- KEYS[6] dead       zset  id -> since when
 -- KEYS[7] queues     hash  queue -> bounds
 -- ARGV[1] queue
 -- Result  false if there is no such queue, else {messages, ready, held, dead, bytes, consumers, when the oldest that is ready
