@@ -402,7 +402,7 @@ class ExchangeStore(Protocol):
         """
 
     async def fire(self, partition: int) -> None:
-        """Do what is due in a partition.
+        """Do what is due in a partition; of thousands, a part.
 
         Raises:
             GridUnavailable: see the module.

@@ -47,6 +47,8 @@ from tests.support.clock import eventually
 
 QUOTES = "quotes/**"
 PARTITION = partition_of(["quotes"], DEPTH)
+CROWD = 350
+"""More questions than some steps of the grid look after when their time is over."""
 PUT = AskResult(AskState.PUT, duplicate=False)
 
 
@@ -574,3 +576,27 @@ async def test_a_grid_that_was_restarted_knows_its_questions(fragile: Harness) -
     await worker.answer(held, "1")
     await eventually(lambda: listener.over(asker) == [number], message="its end is told")
     await listener.close()
+
+
+async def test_what_is_over_is_over_however_much_is_over_with_it(harness: Harness) -> None:
+    """Found: what one step could not look after any more was answered, taken and told to be waiting."""
+    grid = await harness.grid()
+    asker, handler = User(grid), User(grid)
+    await handler.handle(QUOTES, concurrency=CROWD)
+    steps = [asker.question(number, timeout=harness.roomy) for number in range(1, CROWD + 1)]
+    numbers = [each.request for each in steps]
+    for start in range(0, CROWD, 50):
+        assert set((await asker.put(*steps[start : start + 50])).results) == {PUT}
+    held = list((await handler.handle(QUOTES, concurrency=CROWD)).held)
+    taken = await handler.take(*held[:-1])
+    assert len(taken) == CROWD - 1
+    await harness.advance(harness.roomy)
+
+    assert await handler.answer(held[-2]) == AnswerResult(accepted=False, duplicate=False)
+    assert await handler.take(held[-1]) == []
+    (last,), (first,) = await asker.look(numbers[-1]), await asker.look(numbers[0])
+    assert (first.state, last.state) == (AnswerState.TIMED_OUT_TAKEN, AnswerState.TIMED_OUT)
+    await grid.exchanges.fire(PARTITION)
+    states = {each.state for each in await asker.look(*numbers)}
+    assert states == {AnswerState.TIMED_OUT_TAKEN, AnswerState.TIMED_OUT}
+    assert (await handler.handle(QUOTES, concurrency=CROWD)).held == ()

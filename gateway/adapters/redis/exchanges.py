@@ -43,6 +43,9 @@ from gateway.ports import (
     TakenQuestion,
 )
 
+FIRE_STEPS: Final = 20
+"""Steps that do what is due in a partition, a hundred questions each."""
+
 EXCHANGES_LENGTH: Final = 10_000
 """Entries that the exchanges of a partition keep, about: five seconds of a node that does not read while a thousand
 questions are put and answered in each. One that is further behind asks what its sessions have."""
@@ -166,7 +169,9 @@ class RedisExchanges:
 
     async def fire(self, partition: int) -> None:
         """See ``ExchangeStore.fire``."""
-        await self._call(scripts.EXCHANGE_FIRE(*self._begin(partition, SessionId(""))))
+        for _ in range(FIRE_STEPS):
+            if not await self._call(scripts.EXCHANGE_FIRE(*self._begin(partition, SessionId("")))):
+                return
 
     # --- Exchanges ----------------------------------------------------------------------------------------------------
 

@@ -240,19 +240,34 @@ local function pass_on(id, each)
   end
 end
 
--- Does what is due.
+-- Ends a question whose time is over.
+local function time_out(id, each)
+  finish(id, each, each.state == 't' and 'T' or 't', '')
+end
+
+-- Looks up a question for who asks for it: its time is over also if there was more due than one step does.
+local function question_now(id)
+  local each = question(id)
+  if each and each.state ~= 'o' and each.deadline <= now and sure then
+    time_out(id, each)
+  end
+  return each
+end
+
+-- Does what is due, up to FIRED_MOST; returns whether there may be more.
 local function fire()
   if not sure then
-    return
+    return false
   end
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'LIMIT', 0, FIRED_MOST)) do
+  local due = redis.call('ZRANGEBYSCORE', TIMERS, '-inf', text(now), 'LIMIT', 0, FIRED_MOST)
+  for _, id in ipairs(due) do
     local each = question(id)
     if not each then
       redis.call('ZREM', TIMERS, id)
     elseif each.state == 'o' then
       forget(id, each)
     elseif each.deadline <= now then
-      finish(id, each, each.state == 't' and 'T' or 't', '')
+      time_out(id, each)
     elseif each.state == 'p' then
       local slow = handler(each.handler)
       if slow and not slow.away then
@@ -265,4 +280,5 @@ local function fire()
       redis.call('ZADD', TIMERS, text(each.deadline), id)
     end
   end
+  return #due == FIRED_MOST
 end

@@ -29,7 +29,7 @@ for at = 9, #ARGV, 5 do
     local _, number, what = find_receipt(tonumber(request))
     answer = what == 'w' and number == '1' and '=over' or '=ok'
   else
-    local found = question(id)
+    local found = question_now(id)
     if found and found.state ~= 'o' and found.handler == session and found.tag == tonumber(ARGV[at + 1]) then
       local how, words = string.sub(ARGV[at + 4], 1, 1), string.sub(ARGV[at + 4], 2)
       if most_bytes > 0 and bytes - found.size + QUESTION_BYTES + #words > most_bytes then

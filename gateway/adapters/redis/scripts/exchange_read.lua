@@ -10,11 +10,10 @@ if not open() then
   return 'stale'
 end
 fire()
-close()
-local result = {position()}
+local result = {''}
 for at = 4, #ARGV do
   local id = session .. ' ' .. ARGV[at]
-  local found = question(id)
+  local found = question_now(id)
   if not found then
     result[#result + 1] = '-'
   elseif found.state == 'o' then
@@ -23,4 +22,6 @@ for at = 4, #ARGV do
     result[#result + 1] = '?' .. text(found.deadline - now)
   end
 end
+close()
+result[1] = position()
 return result

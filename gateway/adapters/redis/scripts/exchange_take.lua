@@ -26,7 +26,7 @@ end
 local result = {}
 for at = 8, #ARGV, 3 do
   local id = ARGV[at + 1] .. ' ' .. ARGV[at + 2]
-  local found = question(id)
+  local found = question_now(id)
   if found and found.state ~= 'o' and found.handler == session and found.tag == tonumber(ARGV[at]) then
     result[#result + 1] = (at - 8) / 3 + 1
     result[#result + 1] = text(found.deadline - now)
