@@ -161,6 +161,7 @@ class Durables:
 
     def _delete(self, name: DurableName) -> None:
         self._being_removed.discard(name)
+        self._epochs.pop(name, None)
         del self._of(name)[name]
 
     def _check(self, ownership: Ownership, name: DurableName) -> None:
@@ -168,6 +169,7 @@ class Durables:
             raise Fenced(f"session {ownership.session} has a newer owner than epoch {ownership.epoch}")
 
     def _let_go(self, each: Durable, now: float) -> None:
+        self._epochs.pop(each.name, None)
         self._of(each.name)[each.name] = each._replace(
             session=None, until=int(now * _MS) + round(each.terms.life * _MS)
         )

@@ -5,10 +5,14 @@ from __future__ import annotations
 import secrets
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Final
 
 from gateway.core.journal import JOURNAL_PARTITIONS
 from gateway.core.types import GridGeneration, Incarnation
 from gateway.ports import Appended, JournalBatch
+
+PRODUCER_LIFE: Final = 24 * 3600.0
+"""Seconds without a batch after which a node incarnation is forgotten, as on Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class JournalStream:
         committed: id up to which the reader has committed; None while it never did.
         lost: events cut before the reader had them.
         unclaimed: events cut while nobody had ever committed, and no hook was there.
-        producers: number of the last batch of each node incarnation.
+        producers: number of the last batch of each node incarnation, and when it came.
         total: events that the stream ever had.
     """
 
@@ -49,7 +53,7 @@ class JournalStream:
     committed: tuple[int, int] | None = None
     lost: int = 0
     unclaimed: int = 0
-    producers: dict[Incarnation, int] = field(default_factory=dict)
+    producers: dict[Incarnation, tuple[int, float]] = field(default_factory=dict)
     total: int = 0
 
 
@@ -65,7 +69,7 @@ class Journal:
         self._streams: dict[int, JournalStream] = {}
 
     def append(
-        self, batch: JournalBatch, producer: Incarnation, generation: GridGeneration, *, hooks: bool = False
+        self, batch: JournalBatch, producer: Incarnation, generation: GridGeneration, now: float, *, hooks: bool = False
     ) -> Appended:
         """See ``JournalStore.append``, for one batch.
 
@@ -73,18 +77,23 @@ class Journal:
             batch: what to append.
             producer: the node incarnation that appends.
             generation: of the grid.
+            now: the grid's clock, in seconds.
             hooks: whether a hook has a cursor there.
         """
         if not 0 <= batch.partition < JOURNAL_PARTITIONS:
             raise IndexError(f"there is no partition {batch.partition} of the journal")
         stream = self._streams.setdefault(batch.partition, JournalStream())
-        if stream.producers.get(producer, 0) >= batch.number:
+        known = stream.producers.get(producer)
+        if known is None:
+            # A node was started: the moment to forget those that are no more.
+            stream.producers = {each: last for each, last in stream.producers.items() if last[1] + PRODUCER_LIFE >= now}
+        elif known[0] >= batch.number:
             return Appended(duplicate=True)
         sequence = stream.last[1] + 1 if stream.last[0] == generation else 0
         stream.last = (generation, sequence)
         stream.total += batch.count
         stream.entries.append(JournalEntry(stream.last, batch.count, batch.events, stream.total))
-        stream.producers[producer] = batch.number
+        stream.producers[producer] = (batch.number, now)
         return self._cut(stream, hooks=hooks)
 
     def stream(self, partition: int) -> JournalStream | None:

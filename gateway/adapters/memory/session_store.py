@@ -127,7 +127,7 @@ class MemorySessionStore:
         if not left:
             return set()
         receipts = await execute(left)
-        await self._connection.run(lambda grid, _now: grid.wills_executed(receipts))
+        await self._connection.run(lambda grid, now: grid.wills_executed(receipts, now))
         return set(receipts)
 
     async def restore(self, records: Sequence[SessionRecord], *, recreate: bool) -> list[Restored]:

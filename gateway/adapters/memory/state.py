@@ -86,6 +86,9 @@ NEVER_ADOPTED = GridGeneration(0)
 NO_SEAL = 0
 """In the place of the seal of a generation, where there is none."""
 
+LATE_PUBLISH = 600.0
+"""Seconds for which a publish of a will may be under way, as on Redis."""
+
 _NO_ROOM = MessageId(-1)
 """In the place of the id of a message that was not sent."""
 
@@ -135,8 +138,8 @@ class GridData:
         self._seal = NO_SEAL
         self.lost_at: float | None = None
         self._cluster = ""
-        self._closed: set[SessionId] = set()
-        """Publishers that are no sessions, and publish nothing any more."""
+        self._closed: dict[SessionId, float] = {}
+        """Publishers that are no sessions, and publish nothing any more: until when that is remembered."""
 
     @property
     def generation(self) -> GridGeneration:
@@ -195,7 +198,8 @@ class GridData:
         """
         return [
             Fenced(f"session {each.ownership.session} has ended")
-            if self.sessions.has_ended(each.ownership.session, now) or each.ownership.session in self._closed
+            if self.sessions.has_ended(each.ownership.session, now)
+            or self._closed.get(each.ownership.session, 0.0) > now
             else self.topics.publish(each, self._generation, now, held=self.sessions.__contains__)
             for each in commands
         ]
@@ -491,13 +495,15 @@ class GridData:
                 left.append(self.sessions.mark(each, now))
         return [each for each in left if each is not None]
 
-    def wills_executed(self, receipts: Mapping[SessionId, Sequence[ReceiptsLeft]]) -> None:
-        """The wills of sessions are executed; nothing of their publishers stays."""
+    def wills_executed(self, receipts: Mapping[SessionId, Sequence[ReceiptsLeft]], now: float) -> None:
+        """The wills of sessions are executed; of their publishers stays what keeps late publishes out for a while."""
+        for publisher in [each for each, until in self._closed.items() if until <= now]:
+            del self._closed[publisher]
         for session, places in receipts.items():
             self.sessions.wills_executed(session)
             for place in places:
                 self.topics.forget(place.publisher)
-                self._closed.add(place.publisher)
+                self._closed[place.publisher] = now + LATE_PUBLISH
 
     def end_all(self, ends: Sequence[SessionEnd], now: float, waiting: Collection[SessionId]) -> list[bool]:
         """End sessions, each one atomic step; tells for each whether its ownership was accepted.

@@ -408,8 +408,10 @@ class MemoryJournal:
     async def append(self, batches: Sequence[JournalBatch]) -> list[Appended | Exception]:
         """See the port."""
         return await self._connection.run(
-            lambda grid, _now: [
-                grid.journal.append(each, self._producer, grid.generation, hooks=grid.hooks.has_cursor(each.partition))
+            lambda grid, now: [
+                grid.journal.append(
+                    *(each, self._producer, grid.generation, now), hooks=grid.hooks.has_cursor(each.partition)
+                )
                 for each in batches
             ]
         )
