@@ -198,6 +198,7 @@ from gateway.ports.queues import (
     SettleCommand,
     SettleResult,
     SettleStep,
+    message_bytes,
 )
 from gateway.ports.revocations import AllRevocations, RevocationChanges, RevocationNews, RevocationStore, Unblocked
 from gateway.ports.session_records import (
@@ -539,5 +540,6 @@ __all__ = [
     "ZoneStore",
     "ZoneTable",
     "check_stamps",
+    "message_bytes",
     "staged_bytes",
 ]

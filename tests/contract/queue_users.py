@@ -125,6 +125,6 @@ class Listener:
 
 
 async def state(grid: Grid) -> QueueState:
-    """Look at the queue; bytes and times aside, which are not the same everywhere, and what passed through it."""
+    """Tell where the messages of the queue are, and how many consume; its bytes and times have tests of their own."""
     found = await grid.queues.look(JOBS)
     return QueueState() if found is None else found._replace(size=0, oldest=None, sent=0)

@@ -116,8 +116,11 @@ class Twin:
     async def look(self) -> Any:
         found = await self.grid.queues.look(QUEUE)
         letters = await self.grid.queues.dead(QUEUE, count=100)
-        dead = sorted((*self.names([each.message.id]), each.reason, each.deliveries) for each in letters)
-        return (None if found is None else found._replace(size=0, oldest=None), dead)
+        dead = [(*self.names([each.message.id]), each.reason, each.deliveries) for each in letters]
+        if found is not None and found.oldest is not None:
+            # The two grids have clocks of their own.
+            found = found._replace(oldest=0)
+        return found, dead
 
 
 async def _answer(call: Callable[[], Any]) -> Any:

@@ -16,6 +16,7 @@ from gateway.ports import (
     Sent,
     Settlement,
     SettleResult,
+    message_bytes,
 )
 from tests.contract.examples import expire_all, ownership, session
 from tests.contract.harness import Harness, node
@@ -211,6 +212,55 @@ async def test_what_was_sent_to_a_queue_is_counted(harness: Harness) -> None:
     assert (found.sent, found.held) == (3, 2)
 
 
+async def test_bytes_of_a_queue_are_counted_alike(harness: Harness) -> None:
+    """By ``message_bytes``, to the byte: found that the in-memory grid counted less, and so took in more."""
+    grid = await harness.grid()
+    user = User(grid)
+    plain = message_bytes(b"", b"1", expires=False)
+    with_headers = message_bytes(b'{"a":"b"}', b"22", expires=True)
+    await user.send("1")
+    await user.send("22", headers=b'{"a":"b"}', expires=3600.0)
+    found = await grid.queues.look(JOBS)
+    assert found is not None
+    assert found.size == plain + with_headers
+    tight = FREE._replace(size=2 * plain + with_headers)
+    (refused,) = await grid.queues.send([user.command("33", user.asked + 1, bounds=tight)])
+    assert refused == QueueFull(duplicate=False)
+    user.asked += 1
+    await user.send("3", bounds=tight)
+    await user.attach(credit=2)
+    await user.settle(Settlement.REJECT, *user.held)
+    await user.leave()
+    left = await grid.queues.look(JOBS)
+    assert left is not None
+    assert (left.size, left.dead) == (plain, 2), "dead letters aside"
+    assert await grid.queues.revive(JOBS, [each.message.id for each in await grid.queues.dead(JOBS, count=2)]) == 2
+    again = await grid.queues.look(JOBS)
+    assert again is not None
+    assert again.size == 2 * plain + with_headers, "also what expires no more has the bytes that it had"
+
+
+async def test_times_are_those_of_everybody(harness: Harness) -> None:
+    """When the oldest was sent that is ready, and since when a letter is dead, in milliseconds since 1970."""
+    grid = await harness.grid()
+    user = User(grid)
+    begun = 1_000_000_000_000
+    a, b = await user.send("a", "b")
+    await user.attach(credit=1)
+    oldest, held = await grid.queues.read(JOBS, [b, a])
+    found = await grid.queues.look(JOBS)
+    assert found is not None
+    assert oldest is not None
+    assert held is not None
+    assert found.oldest == oldest.sent >= held.sent > begun
+    await harness.advance(harness.short)
+    await user.attach(credit=0)
+    await user.settle(Settlement.REJECT, a)
+    (letter,) = await grid.queues.dead(JOBS, count=1)
+    assert letter.message.sent == held.sent
+    assert letter.since >= held.sent + round(harness.short * 1000)
+
+
 async def test_queues_are_named_in_parts(harness: Harness) -> None:
     grid = await harness.grid()
     user = User(grid)
@@ -312,7 +362,7 @@ async def test_the_oldest_makes_room_where_that_is_wanted(harness: Harness) -> N
     user = User(grid)
     sent = await user.send(*"abcdef", bounds=bounds)
     assert await state(grid) == QueueState(ready=2, dead=2)
-    assert {each.message.id for each in await grid.queues.dead(JOBS, count=10)} == set(sent[2:4])
+    assert [each.message.id for each in await grid.queues.dead(JOBS, count=10)] == sent[2:4]
     assert {each.reason for each in await grid.queues.dead(JOBS, count=10)} == {"overflow"}
     assert [each.message for each in (await user.attach()).held] == sent[4:]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
-from gateway.ports import MESSAGE_BYTES, Assigned, Message, MessageId, QueueBounds, QueueState, StreamPosition
+from gateway.ports import Assigned, Message, MessageId, QueueBounds, QueueState, StreamPosition
 
 DELIVERIES_LENGTH: Final = 10_000
 """Entries of a partition's deliveries that are kept, as on Redis."""
@@ -22,6 +22,7 @@ class StoredMessage:
 
     Attributes:
         message: what was sent.
+        size: bytes that it counts for.
         expires: when it is not delivered any more, by the grid's clock in seconds; None for never.
         failed: deliveries that failed for certain.
         given: somebody may have received it before.
@@ -32,6 +33,7 @@ class StoredMessage:
     """
 
     message: Message
+    size: int
     expires: float | None
     failed: int = 0
     given: bool = False
@@ -39,11 +41,6 @@ class StoredMessage:
     reason: str = ""
     since: float = 0.0
     place: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes that it counts for."""
-        return len(self.message.headers) + len(self.message.value) + MESSAGE_BYTES
 
 
 @dataclass(slots=True)

@@ -12,7 +12,6 @@ from gateway.core.topics.topics import TOPIC_PARTITIONS, is_reserved, topic_part
 from gateway.core.topics.versions import least_version
 from gateway.core.types import Epoch, GridGeneration, SessionId, TopicPath
 from gateway.ports import (
-    MESSAGE_BYTES,
     Assigned,
     Assignment,
     Attached,
@@ -32,6 +31,7 @@ from gateway.ports import (
     SettleStep,
     StagedSend,
     StreamPosition,
+    message_bytes,
 )
 
 MOST_QUEUES: Final = 10_000
@@ -53,11 +53,13 @@ class Queues:
 
     Args:
         depth: leading path segments that decide a queue's partition.
+        origin: of the grid's clock, in seconds since 1970.
     """
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, origin: float) -> None:
         self._partitions = [QueuePartition() for _ in range(TOPIC_PARTITIONS)]
         self._depth = depth
+        self._origin = origin
         self._news = False
 
     def send(self, command: SendCommand, generation: GridGeneration, now: float) -> MessageId | None:
@@ -70,7 +72,7 @@ class Queues:
             queue = partition.queues[command.queue] = StoredQueue(command.bounds)
         queue.bounds = command.bounds
         self._fire(queue, now)
-        size = len(command.headers) + len(command.value) + MESSAGE_BYTES
+        size = message_bytes(command.headers, command.value, expires=bool(command.expires))
         if not self._make_room(queue, size, now):
             self._close(partition, command.queue, generation, now)
             return None
@@ -322,7 +324,7 @@ class Queues:
         """See ``QueueStore.dead``."""
         queue = self._find(name)
         letters = [] if queue is None else queue.dead()[skip : skip + count]
-        return [DeadLetter(each.message, each.reason, each.failed, int(each.since * _MS)) for each in letters]
+        return [DeadLetter(each.message, each.reason, each.failed, self._shown(each.since)) for each in letters]
 
     def revive(
         self, name: TopicPath, messages: Iterable[MessageId], generation: GridGeneration, now: float, *, drop: bool
@@ -374,8 +376,12 @@ class Queues:
     def _find(self, name: TopicPath) -> StoredQueue | None:
         return self._partitions[self.partition(name)].queues.get(name)
 
-    @staticmethod
+    def _shown(self, now: float) -> int:
+        """Write a time of the grid's clock as messages say it."""
+        return int((self._origin + now) * _MS)
+
     def _add(
+        self,
         partition: QueuePartition,
         queue: StoredQueue,
         sent: SendCommand | StagedSend,
@@ -386,7 +392,9 @@ class Queues:
         number = MessageId(partition.newest)
         queue.sent += 1
         stored = queue.messages[number] = StoredMessage(
-            Message(number, int(now * _MS), sent.headers, sent.value), now + sent.expires if sent.expires else None
+            Message(number, self._shown(now), sent.headers, sent.value),
+            message_bytes(sent.headers, sent.value, expires=bool(sent.expires)),
+            now + sent.expires if sent.expires else None,
         )
         if sent.delay:
             stored.ready_at = now + sent.delay

@@ -116,6 +116,7 @@ class MemoryGridServer:
     ) -> None:
         self._now = now
         self.wall = wall
+        self._origin = wall() - now()
         self._stream_length = stream_length
         self._stream_bytes = stream_bytes
         self._history_bytes = history_bytes
@@ -360,6 +361,7 @@ class MemoryGridServer:
             history_bytes=self._history_bytes,
             journal_length=self._journal_length,
             depth=self._topic_depth,
+            origin=self._origin,
         )
 
     def _tell_all(self) -> None:

@@ -108,13 +108,21 @@ class GridData:
         history_bytes: bytes that the histories of a topic partition keep together.
         journal_length: entries kept per stream of the journal.
         depth: leading path segments that decide a topic's partition.
+        origin: of the grid's clock, in seconds since 1970.
 
     Attributes:
         lost_at: when writes were lost for the last time, by the grid's clock in seconds; None if they never were.
     """
 
     def __init__(
-        self, *, stream_length: int, stream_bytes: int, history_bytes: int, journal_length: int, depth: int
+        self,
+        *,
+        stream_length: int,
+        stream_bytes: int,
+        history_bytes: int,
+        journal_length: int,
+        depth: int,
+        origin: float,
     ) -> None:
         self.sessions = SessionTable()
         self.leases = Leases()
@@ -125,7 +133,7 @@ class GridData:
         )
         self.destinations = Destinations()
         self.zones = Zones()
-        self.queues = TransactedQueues(depth)
+        self.queues = TransactedQueues(depth, origin)
         self.exchanges = Exchanges()
         self.presence = PresenceTable(self.topics, depth)
         self.durables = Durables()

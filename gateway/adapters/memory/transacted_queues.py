@@ -8,13 +8,13 @@ from gateway.adapters.memory.queue_records import StoredQueue
 from gateway.adapters.memory.queue_table import MOST_QUEUES, NOTHING_SEEN, Queues, oldest_over
 from gateway.core.types import GridGeneration, MessageId, RequestNumber, SessionId, TopicPath
 from gateway.ports import (
-    MESSAGE_BYTES,
     Overflow,
     Settlement,
     SettleStep,
     StagedSend,
     StagedSettle,
     TransactionRefused,
+    message_bytes,
 )
 
 
@@ -52,7 +52,7 @@ class TransactedQueues(Queues):
         living = [] if queue is None else queue.living()
         count, size = len(living) - len(spare), sum(each.size for each in living) - sum(spare)
         for send in sends:
-            more = len(send.headers) + len(send.value) + MESSAGE_BYTES
+            more = message_bytes(send.headers, send.value, expires=bool(send.expires))
             count, size = count + 1, size + more
             over, over_bytes = count - bounds.messages, size - bounds.size
             if over <= 0 and over_bytes <= 0:
