@@ -86,7 +86,8 @@ key                              type    content
                                          with ``<session>~<number>`` what a transaction holds that is being prepared.
 ``P:{t17}:queue-consumers:<q>``  hash    session → ``<epoch> <credit> <held> <seen> <joined>``.
 ``P:{t17}:queue-idle:<q>``       zset    consumer with credit left → the tag that it was given last.
-``P:{t17}:queue-dead:<q>``       zset    id of each dead letter → since when, in milliseconds.
+``P:{t17}:queue-dead:<q>``       zset    id of each dead letter → since when, in milliseconds, with
+                                         a fraction that has those of one millisecond in order.
 ``P:{t17}:queue-notes:<q>``      hash    id → ``<failed deliveries> <reason>``, of what was given to somebody before.
 ``P:{t17}:queues``               hash    queue → its bounds; the empty name → ``<generation> <newest id of a message>``.
                                          Written by each step of a queue; stays.
