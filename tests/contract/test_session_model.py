@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from gateway.adapters.memory import MemoryGrid, MemoryGridServer
 from gateway.core.wire.codes import ErrorCode
 from gateway.ports import Claimed, ClaimRefused, Restored, SessionStore
-from tests.contract.examples import new_id
+from tests.contract.examples import ids_in_one_partition, new_id
 from tests.contract.harness import LONG, RedisHarness, node
 from tests.contract.session_model import (
     Choose,
@@ -35,6 +35,9 @@ from tests.support.clock import VirtualClock
 from tests.support.redis_server import RedisServer
 from tests.support.seeds import seeds
 
+SESSIONS = [*ids_in_one_partition(2), new_id(), new_id()]
+"""Of the in-memory grid, which is another one for each example."""
+
 WINDOWS = (10.0, 30.0)
 """Windows in seconds of the virtual clock."""
 
@@ -49,6 +52,8 @@ class MemoryAgainstModel(RuleBasedStateMachine):
         self.grid = MemoryGrid(self.server, node=node("n1"))
         self.model = Model()
         self.steps = Steps(self.model, WINDOWS)
+        # The same in each run of an example: which partitions they have decides what a step comes to.
+        self.steps.sessions = list(SESSIONS)
         self.runner = asyncio.Runner()
         self.runner.run(self.grid.start())
 
