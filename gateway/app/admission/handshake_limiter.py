@@ -22,6 +22,7 @@ from gateway.app.admission.refusals import HandshakeRefused
 from gateway.app.runtime.clock import Clock
 from gateway.app.runtime.parameters import StormParameters
 from gateway.catalogue import metrics as catalogue
+from gateway.core.pacing.precedence import Precedence
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.wire.codes import TRY_LATER, ErrorCode
 from gateway.ports import Metrics
@@ -93,7 +94,7 @@ class HandshakePlace:
 
 
 class HandshakeLimiter:
-    """Lets first packets through, resumes first.
+    """Lets first packets through, resumes first, but for one in eight.
 
     Args:
         parameters: how many at once, and how many a second in the whole cluster.
@@ -113,6 +114,7 @@ class HandshakeLimiter:
         self._inside = 0
         self._returning: deque[_Waiting] = deque()
         self._new: deque[_Waiting] = deque()
+        self._precedence = Precedence()
         self._pace: TokenBucket | None = None
         self._paced_for = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -201,7 +203,9 @@ class HandshakeLimiter:
         return self._pace.take(self._clock.monotonic())
 
     def _next(self) -> None:
-        while queue := self._returning or self._new:
+        while self._returning or self._new:
+            is_new = self._precedence.is_for_new(returning=bool(self._returning), new=bool(self._new))
+            queue = self._new if is_new else self._returning
             turn, _ = queue[0]
             if turn.done():
                 queue.popleft()  # cancelled
@@ -210,6 +214,7 @@ class HandshakeLimiter:
             if wait > 0:
                 self._arm(wait)
                 return
+            self._precedence.served(new=is_new, waits=bool(self._new))
             queue.popleft()
             self._inside += 1
             turn.set_result(None)

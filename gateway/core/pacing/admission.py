@@ -2,7 +2,7 @@
 
 ```text
  arrive ──room──▶ returning ─┐
-    │             new ───────┴──▶ release: at a steady pace, returning ones first
+    │             new ───────┴──▶ release: at a steady pace, returning ones first, but for one in eight
     │              └──▶ expired: waited for longer than patience
     └──no room──▶ told when to come back
 ```
@@ -13,7 +13,8 @@ once, and when to come again: each refusal has a time slot of its own, one after
 that the refused do not come back as the crowd they were.
 
 Nobody has shown yet who it is, and whoever likes can say that it comes back. So addresses take turns, among those who
-come back and among the new; and if there is no room, the newest of the address that has most in it makes room (P20).
+come back and among the new; and if there is no room, the newest of the address that has most in it makes room. And
+of eight that are admitted one is new, if there are any, who have an eighth of the room (P20).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 from typing import Final, Generic, TypeVar
 
 from gateway.core.pacing.fair_line import FairLine
+from gateway.core.pacing.precedence import NEW_ONE_IN, Precedence
 from gateway.core.pacing.rates import TokenBucket
 
 V = TypeVar("V")
@@ -51,6 +53,7 @@ class AdmissionQueue(Generic[V]):
         self._pace = TokenBucket(rate, max(1.0, rate * PACE_BURST))
         self._returning: FairLine[V] = FairLine()
         self._new: FairLine[V] = FairLine()
+        self._precedence = Precedence()
         self._slot = float("-inf")
 
     def __len__(self) -> int:
@@ -75,8 +78,7 @@ class AdmissionQueue(Generic[V]):
         line, key = self._returning if returning else self._new, candidate if address is None else address
         refused: V | None = None
         # At full speed there is no telling how fast that is; those who wait too long will be told.
-        ahead = len(self._returning) if returning else len(self)
-        if paced and ahead >= self._rate * self._patience:
+        if paced and self._is_full(returning=returning):
             refused = line.crowding(key)
             if refused is None:
                 return candidate, self._refuse(now)
@@ -93,10 +95,12 @@ class AdmissionQueue(Generic[V]):
             most: admit no more than so many together.
         """
         admitted: list[V] = []
-        while len(admitted) < most and (line := self._returning or self._new):
+        while len(admitted) < most and self:
             if paced and self._pace.take(now) > 0:
                 break
-            admitted.append(line.pop())
+            new = self._precedence.is_for_new(returning=bool(self._returning), new=bool(self._new))
+            self._precedence.served(new=new, waits=bool(self._new))
+            admitted.append((self._new if new else self._returning).pop())
         return admitted
 
     def expired(self, now: float) -> list[tuple[V, float]]:
@@ -124,6 +128,14 @@ class AdmissionQueue(Generic[V]):
             return 0.0
         ends = [line.oldest[1] for line in (self._returning, self._new) if line]
         return max(0.0, min(self._pace.wait(now), min(ends) - now))
+
+    def _is_full(self, *, returning: bool) -> bool:
+        """Tell whether one who comes now would be served too late."""
+        room = self._rate * self._patience
+        of_new = room / NEW_ONE_IN
+        if returning:
+            return len(self._returning) + min(len(self._new), of_new) >= room
+        return len(self._new) >= of_new and len(self) >= room
 
     def _refuse(self, now: float) -> float:
         """Give the next time slot away."""

@@ -91,6 +91,27 @@ async def test_a_place_is_taken_at_once_only_if_there_is_one_and_nobody_waits() 
     limiter.close()
 
 
+@pytest.mark.promise("P20")
+async def test_one_in_eight_is_new_however_many_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limiter_module, "HANDSHAKE_WAIT", 3600.0)  # of real time, too
+    metrics = MemoryMetrics()
+    limiter = one_at_a_time(VirtualClock(), metrics)
+    assert limiter.enter_at_once()
+    through: list[str] = []
+
+    async def come(kind: str) -> None:
+        await limiter.enter(returning=kind == "back")
+        through.append(kind)
+        limiter.leave()
+
+    coming = [asyncio.create_task(come(kind)) for kind in ["new"] * 3 + ["back"] * 40]
+    await eventually(lambda: metrics.gauge(catalogue.HANDSHAKES_WAITING) == len(coming))
+    limiter.leave()
+    await asyncio.gather(*coming)
+    assert [place for place, kind in enumerate(through) if kind == "new"] == [7, 15, 23]
+    limiter.close()
+
+
 async def test_whoever_waits_too_long_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limiter_module, "HANDSHAKE_WAIT", 0.01)
     clock, metrics = VirtualClock(), MemoryMetrics()

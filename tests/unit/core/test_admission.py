@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.pacing.admission import PACE_BURST, AdmissionQueue
+from gateway.core.pacing.precedence import NEW_ONE_IN
 
 RATE = 100.0
 PATIENCE = 1.0
@@ -50,6 +52,26 @@ def test_who_comes_back_goes_first() -> None:
     for name in ("back-1", "back-2"):
         line.arrive(name, 0.0, returning=True, paced=True)
     assert admitted(line, 1.0) == ["back-1", "back-2", "new-1", "new-2"]
+
+
+@pytest.mark.promise("P20")
+def test_who_is_new_is_not_shut_out_by_those_who_say_that_they_come_back() -> None:
+    """As whoever likes can: here thousands of addresses say so, twice as often as clients are admitted."""
+    line = AdmissionQueue[str](rate=RATE, patience=PATIENCE, longest=30.0)
+    got = {"back": 0, "new": 0}
+    lost = 0
+    for turn in range(1, 10 * 50 + 1):
+        now = turn / 50
+        for number in range(4):
+            line.arrive(f"back-{turn}-{number}", now, returning=True, paced=True)
+        if turn % 5 == 0:
+            lost += line.arrive(f"new-{turn}", now, returning=False, paced=True) is not None
+        for admitted in line.release(now, paced=True, most=32):
+            got[admitted.partition("-")[0]] += 1
+        lost += sum(each.startswith("new") for each, _ in line.expired(now))
+    assert lost == 0
+    assert got["new"] >= 98, "all but who has just come, of ten a second"
+    assert got["back"] >= 0.85 * RATE * 10
 
 
 def test_without_a_pace_all_come_in_some_at_a_time() -> None:
@@ -133,9 +155,10 @@ def test_nobody_who_comes_back_makes_room_for_one_who_is_new() -> None:
     line = queue()
     for number in range(100):
         line.arrive(f"crowd-{number}", 0.0, address="one", returning=True, paced=True)
-    refused = line.arrive("new", 0.0, address="other", returning=False, paced=True)
-    assert refused is not None
-    assert refused[0] == "new"
+    refused = [line.arrive(f"new-{number}", 0.0, address="other", returning=False, paced=True) for number in range(20)]
+    room = math.ceil(RATE * PATIENCE / NEW_ONE_IN)
+    assert refused[:room] == [None] * room
+    assert [each and each[0] for each in refused[room:]] == [f"new-{number}" for number in range(room, 20)]
 
 
 def test_who_shares_its_address_with_nobody_stands_for_itself() -> None:
@@ -185,23 +208,27 @@ def test_a_crowd_behind_one_address_is_served_in_the_order_in_which_it_came(
     """As if there were no turns: nobody makes room, and who does not wait is who came last."""
     line = AdmissionQueue[int](rate=rate, patience=PATIENCE, longest=10.0)
     waiting: dict[bool, list[int]] = {True: [], False: []}
-    now = 0.0
+    now, passed = 0.0, 0
     for number, (gap, returning) in enumerate(arrivals):
         now += gap
         for candidate, _ in line.expired(now):
             assert candidate in {each[0] for each in waiting.values() if each}
             for each in waiting.values():
                 each[:] = [other for other in each if other != candidate]
-        ahead = len(waiting[True]) + (0 if returning else len(waiting[False]))
+        room, of_new = rate * PATIENCE, rate * PATIENCE / NEW_ONE_IN
+        back, new = len(waiting[True]), len(waiting[False])
+        is_full = back + min(new, of_new) >= room if returning else back + new >= room and new >= of_new
         refused = line.arrive(number, now, address="one", returning=returning, paced=True)
-        if ahead >= rate * PATIENCE:
+        if is_full:
             assert refused is not None
             assert refused[0] == number
         else:
             assert refused is None
             waiting[returning].append(number)
         for candidate in line.release(now, paced=True, most=16):
-            assert (waiting[True] or waiting[False]).pop(0) == candidate
+            is_back = bool(waiting[True]) and (passed < NEW_ONE_IN - 1 or not waiting[False])
+            passed = passed + 1 if is_back and waiting[False] else 0
+            assert waiting[is_back].pop(0) == candidate
 
 
 @given(
