@@ -18,9 +18,9 @@ from tests.cluster.crowds import Figures
 from tests.console.browser import console, sign_in, tab_until
 from tests.integration.admin.support import Pair
 from tests.support.browser import PATIENCE, page_of
-from tests.support.nodes import eventually
+from tests.support.nodes import eventually, running_node
 from tests.support.raw_client import RawClient
-from tests.support.times import time_limit
+from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 """One browser for all of them: it takes longer to start than most of them take."""
@@ -282,6 +282,23 @@ async def test_a_console_goes_on_at_another_node_when_its_own_has_died(
         await page.get_by_role("dialog").get_by_role("button", name="Close session").click()
         await eventually(lambda: people[1].state == "closed")
         assert [each for each in watched.complaints if "ERR_CONNECTION" not in each and "ERR_EMPTY" not in each] == []
+
+
+async def test_a_console_that_goes_on_once_more_names_the_node_that_is_gone_now(pair: Pair, browser: Browser) -> None:
+    """And not the one that it was opened at."""
+    third = running_node("n3", memory=pair.memory, admin_tokens_file=pair.admins.file, lease_renew=scaled(0.3))
+    async with third as n3, page_of(browser) as watched:
+        nodes = {"n1": pair.n1, "n2": pair.n2, "n3": n3}
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["operator"])
+        await expect(page.locator("#connection")).to_have_text("live at n1")
+        for _ in range(2):
+            before = (await page.locator("#connection").inner_text()).removeprefix("live at ")
+            gone = nodes.pop(before)
+            await gone.gateway.close()
+            await expect(page.locator("#connection")).to_have_text(re.compile(f"live at ({'|'.join(nodes)})"))
+            told = f"{gone.admin.removeprefix('http://')} does not answer: this console goes on at "
+            await expect(page.locator("#toasts")).to_contain_text(told)
 
 
 async def test_a_node_is_drained_and_undrained(pair: Pair, browser: Browser, people: list[Session]) -> None:

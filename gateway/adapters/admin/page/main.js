@@ -148,8 +148,9 @@ class Visit {
     pill.className = `pill ${state === "connected" ? "good" : "warn"}`;
     pill.textContent = state === "connected" ? `live at ${node}` : state === "recovering" ? "reconnecting…" : "closed";
     if (state !== "connected" || this.live.origin === this.#origin) return;
+    const left = new URL(this.#origin).host;
     this.#origin = this.live.origin;
-    toast(`${new URL(location.href).host} does not answer: this console goes on at ${node}`, "bad");
+    toast(`${left} does not answer: this console goes on at ${node}`, "bad");
   }
 
   /** @param {KeyboardEvent} event */
