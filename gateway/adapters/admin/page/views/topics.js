@@ -9,6 +9,7 @@ import { confirm } from "../dialogs.js";
 import { el, panel, say } from "../dom.js";
 import { bytes, count, counted, oneLine, plain } from "../format.js";
 import { NO_MATCH, VirtualList } from "../virtual.js";
+import { Branch, Following, collect, upwards, walk } from "./topic_tree.js";
 
 /** Topics per page of the list of names. */
 const PAGE = 1000;
@@ -21,33 +22,6 @@ const FRESH = 1200;
 
 /** Roots that are listed: the applications' topics, and the gateway's own. */
 const ROOTS = ["**", "$gateway/**"];
-
-/** One segment of the tree. */
-class Branch {
-  /**
-   * @param {string} name
-   * @param {Branch | null} parent
-   */
-  constructor(name, parent) {
-    this.name = name;
-    this.parent = parent;
-    /** @type {string} */
-    this.path = parent === null || parent.name === "" ? name : `${parent.path}/${name}`;
-    /** @type {number} */
-    this.depth = parent === null ? -1 : parent.depth + 1;
-    /** @type {Map<string, Branch>} */
-    this.children = new Map();
-    this.open = false;
-    /** Topics at and below it. */
-    this.topics = 0;
-    this.isTopic = false;
-    /** @type {import("../client/streams.js").Update | null} */
-    this.update = null;
-    this.freshUntil = 0;
-    /** @type {import("../client/streams.js").UpdateStream | null} */
-    this.stream = null;
-  }
-}
 
 /** The view. */
 export class Topics {
@@ -62,7 +36,11 @@ export class Topics {
   /** What of the panel changes with each value. */
   #parts = { version: el("dd"), event: el("dd"), size: el("dd"), value: el("pre") };
   #dirty = true;
-  #loading = false;
+  /** How many loads have begun. */
+  #loads = 0;
+  /** Whether the newest load is complete: only then is it known what there is not. */
+  #complete = false;
+  #failed = false;
   #filter = el("input", {
     id: "topic-filter",
     type: "search",
@@ -71,6 +49,7 @@ export class Topics {
     placeholder: "part of a name",
     oninput: () => this.#rebuild(),
   });
+  #problem = el("p", { class: "problem", role: "alert" });
   #summary = el("p", { class: "quiet", role: "status" });
   #side = el("div", { class: "side" });
   #list;
@@ -101,6 +80,7 @@ export class Topics {
         create,
         el("button", { type: "button", onclick: () => void this.#load() }, "Refresh"),
       ),
+      this.#problem,
       el("div", { class: "split" }, el("div", { class: "main-side card flush" }, this.#list.element), this.#side),
       this.#summary,
     );
@@ -123,7 +103,10 @@ export class Topics {
   stop() {
     this.#stop.abort();
     this.#asked.abort();
-    for (const branch of walk(this.#root)) this.#unfollow(branch);
+    for (const branch of walk(this.#root)) {
+      branch.own?.close();
+      branch.below?.close();
+    }
   }
 
   open() {}
@@ -138,25 +121,34 @@ export class Topics {
     this.#asked.abort();
     this.#asked = new AbortController();
     const { signal } = this.#asked;
-    this.#loading = true;
+    this.#loads += 1;
+    this.#complete = this.#failed = false;
     try {
       for (const selector of ROOTS) {
         /** @type {string | null} */
         let cursor = "";
-        while (cursor !== null && !signal.aborted) {
+        while (cursor !== null) {
           const page = await this.#context.api.topics({ selector, cursor, limit: PAGE, signal });
+          if (signal.aborted) return;
           for (const { topic } of page.items) this.#add(topic);
           cursor = page.cursor;
           this.#rebuild();
         }
       }
+      say(this.#problem, "");
+      this.#complete = true;
+      for (const branch of [...walk(this.#root)]) if (branch.isTopic && branch.load !== this.#loads) this.#drop(branch);
     } catch (error) {
       if (signal.aborted) return;
-      say(this.#summary, error instanceof Error ? error.message : String(error));
-      return;
+      this.#failed = true;
+      this.#say(error);
     }
-    this.#loading = false;
     this.#rebuild();
+  }
+
+  /** @param {unknown} error */
+  #say(error) {
+    say(this.#problem, error instanceof Error ? error.message : String(error));
   }
 
   /** @param {string} topic */
@@ -174,6 +166,43 @@ export class Topics {
       branch.isTopic = true;
       for (const each of upwards(branch)) each.topics += 1;
     }
+    branch.load = this.#loads;
+    return branch;
+  }
+
+  /**
+   * Take a topic out of the tree.
+   *
+   * @param {Branch} branch
+   */
+  #drop(branch) {
+    branch.isTopic = false;
+    for (const each of upwards(branch)) each.topics -= 1;
+    this.#prune(branch);
+  }
+
+  /**
+   * Take out branches in which nothing is left. One that is open stays, as what is published there is to be seen; and so
+   * does the one that the panel is about.
+   *
+   * @param {Branch} branch
+   */
+  #prune(branch) {
+    for (const each of upwards(branch)) {
+      if (each.parent === null || each.isTopic || each.isInner || each === this.#selected) return;
+      each.parent.children.delete(each.name);
+    }
+  }
+
+  /**
+   * Find what the tree has of a topic.
+   *
+   * @param {string} topic
+   */
+  #find(topic) {
+    /** @type {Branch | undefined} */
+    let branch = this.#root;
+    for (const segment of topic.split("/")) branch = branch?.children.get(segment);
     return branch;
   }
 
@@ -187,38 +216,82 @@ export class Topics {
     } else {
       for (const branch of walk(this.#root)) if (branch.isTopic && branch.path.toLowerCase().includes(text)) rows.push(branch);
     }
-    this.#list.show(rows, text !== "" ? NO_MATCH : this.#loading ? "" : "There are no topics.");
+    this.#list.show(rows, !this.#complete ? "" : text !== "" ? NO_MATCH : "There are no topics.");
     const what = text === "" ? "" : `${count(rows.length)} of `;
-    say(this.#summary, `${what}${counted(this.#root.topics, "topic")}${this.#loading ? ", and more" : ""}`);
+    const unknown = this.#failed && this.#root.topics === 0;
+    say(this.#summary, unknown ? "" : `${what}${counted(this.#root.topics, "topic")}${this.#complete ? "" : ", and more"}`);
   }
 
   // --- Values -------------------------------------------------------------------------------------------------------
 
-  /** @param {Branch} branch */
-  #follow(branch) {
-    if (branch.stream !== null) return;
-    const selector = `${branch.path}/*`;
-    void this.#context.live.session
-      .subscribe(selector, { listener: (update) => this.#updated(update) })
-      .then((stream) => {
-        if (branch.open && !this.#stop.signal.aborted) branch.stream = stream;
-        else stream.close();
-      })
-      .catch((error) => say(this.#summary, error.message));
+  /**
+   * Follow what is right below a branch.
+   *
+   * @param {Branch} branch
+   */
+  #followBelow(branch) {
+    branch.below ??= this.#following(`${branch.path}/*`, () => this.#unfollowBelow(branch));
+  }
+
+  /**
+   * Follow a topic for its own sake, whether its branch is open or not.
+   *
+   * @param {Branch} branch
+   */
+  #followOwn(branch) {
+    branch.own ??= this.#following(branch.path, () => this.#unfollowOwn(branch));
+  }
+
+  /**
+   * @param {string} selector
+   * @param {() => void} failed
+   */
+  #following(selector, failed) {
+    return new Following(
+      this.#context.live.session,
+      selector,
+      (update) => this.#updated(update),
+      (error) => {
+        failed();
+        this.#say(error);
+      },
+    );
   }
 
   /** @param {Branch} branch */
-  #unfollow(branch) {
-    branch.stream?.close();
-    branch.stream = null;
+  #unfollowBelow(branch) {
+    branch.below?.close();
+    branch.below = null;
+    for (const child of branch.children.values()) this.#forget(child);
+  }
+
+  /** @param {Branch} branch */
+  #unfollowOwn(branch) {
+    branch.own?.close();
+    branch.own = null;
+    this.#forget(branch);
+  }
+
+  /**
+   * Show no value of a topic that nothing follows: it would be an old one.
+   *
+   * @param {Branch} branch
+   */
+  #forget(branch) {
+    if (branch.isFollowed) return;
+    branch.update = null;
+    branch.freshUntil = 0;
+    this.#dirty = true;
   }
 
   /** @param {import("../client/streams.js").Update} update */
   #updated(update) {
     const known = this.#root.topics;
-    const branch = this.#add(update.topic);
+    const branch = update.removed ? this.#find(update.topic) : this.#add(update.topic);
+    if (branch === undefined) return;
     branch.update = update;
     if (!update.snapshot) branch.freshUntil = performance.now() + FRESH;
+    if (update.removed && branch.isTopic) this.#drop(branch);
     if (this.#root.topics !== known) this.#rebuild();
     this.#dirty = true;
     if (!update.snapshot) setTimeout(() => (this.#dirty = true), FRESH);
@@ -228,38 +301,44 @@ export class Topics {
 
   /** @param {Branch} branch */
   #toggle(branch) {
-    if (branch.children.size > 0) {
+    if (branch.isInner) {
       branch.open = !branch.open;
-      if (branch.open) this.#follow(branch);
-      else for (const each of walk(branch)) this.#fold(each);
+      if (branch.open) this.#followBelow(branch);
+      else this.#fold(branch);
       this.#rebuild();
     }
-    if (branch.isTopic) {
-      this.#selected = branch;
-      this.#showSelected();
-      if (branch.update === null) this.#followOne(branch);
-    }
-  }
-
-  /** @param {Branch} branch */
-  #fold(branch) {
-    branch.open = false;
-    this.#unfollow(branch);
+    if (branch.isTopic) this.#select(branch);
   }
 
   /**
-   * A topic that was found by the filter, or that stands at the root: its branch need not be open.
+   * Follow nothing in a branch any more, but the topic that the panel is about.
    *
    * @param {Branch} branch
    */
-  #followOne(branch) {
-    void this.#context.live.session
-      .subscribe(branch.path, { listener: (update) => this.#updated(update) })
-      .then((stream) => {
-        if (branch.stream === null) branch.stream = stream;
-        else stream.close();
-      })
-      .catch((error) => say(this.#summary, error.message));
+  #fold(branch) {
+    for (const each of [branch, ...walk(branch)]) {
+      each.open = false;
+      this.#unfollowBelow(each);
+    }
+    for (const each of [...walk(branch), branch]) this.#prune(each);
+  }
+
+  /**
+   * Show a topic in the panel. It is followed as long as it is there, and so is none that was there before.
+   *
+   * @param {Branch | null} branch
+   */
+  #select(branch) {
+    const before = this.#selected;
+    this.#selected = branch;
+    if (branch !== null) this.#followOwn(branch);
+    if (before !== null && before !== branch) {
+      this.#unfollowOwn(before);
+      this.#prune(before);
+      if (!before.isTopic) this.#rebuild();
+    }
+    this.#showSelected();
+    this.#list.refresh();
   }
 
   /**
@@ -267,7 +346,7 @@ export class Topics {
    * @param {string} key
    */
   #onKey(branch, key) {
-    if (key === "ArrowRight" && branch.children.size > 0 && !branch.open) this.#toggle(branch);
+    if (key === "ArrowRight" && branch.isInner && !branch.open) this.#toggle(branch);
     else if (key === "ArrowLeft" && branch.open) this.#toggle(branch);
     else return key === "ArrowRight" || key === "ArrowLeft";
     return true;
@@ -281,10 +360,11 @@ export class Topics {
     const flat = this.#filter.value.trim() !== "";
     const fresh = branch.freshUntil > performance.now();
     const selected = branch === this.#selected;
-    const shown = [branch.path, branch.open, branch.topics, branch.update?.version, fresh, flat, selected].join("\n");
+    const { update } = branch;
+    const hasChildren = branch.isInner && !flat;
+    const shown = [branch.path, hasChildren, branch.open, branch.topics, update?.eventId, update?.version, update?.removed, fresh, flat, selected].join("\n");
     if (row.dataset.shown === shown) return;
     row.dataset.shown = shown;
-    const hasChildren = branch.children.size > 0 && !flat;
     row.classList.toggle("fresh", fresh);
     row.classList.toggle("selected", selected);
     row.setAttribute("aria-level", String(branch.depth + 1));
@@ -296,8 +376,8 @@ export class Topics {
     row.replaceChildren(
       el("span", { class: "twist", "aria-hidden": "true" }, hasChildren ? (branch.open ? "▾" : "▸") : ""),
       name,
-      el("span", { class: "topic-value mono cut" }, branch.update === null ? "" : branch.update.removed ? "removed" : oneLine(branch.update.value)),
-      el("span", { class: "quiet number" }, hasChildren ? count(branch.topics) : branch.update === null ? "" : `v${branch.update.version}`),
+      el("span", { class: "topic-value mono cut" }, update === null ? "" : update.removed ? "removed" : oneLine(update.value)),
+      el("span", { class: "quiet number" }, hasChildren ? count(branch.topics) : update === null ? "" : `v${update.version}`),
     );
   }
 
@@ -315,16 +395,14 @@ export class Topics {
     const { version, event, size, value } = this.#parts;
     say(version, update === null ? "–" : update.version);
     say(event, update === null ? "–" : plain(update.eventId));
-    say(size, text === null ? "–" : bytes(JSON.stringify(update?.value).length));
+    say(size, text === null ? "–" : bytes(new TextEncoder().encode(JSON.stringify(update?.value)).length));
     say(value, update?.removed ? "removed" : plain(text ?? "").replaceAll("\\u000a", "\n"));
   }
 
   /** @param {Branch} branch */
   #panel(branch) {
     const close = () => {
-      this.#selected = null;
-      this.#showSelected();
-      this.#list.refresh();
+      this.#select(null);
       this.#list.element.focus();
     };
     this.#parts = { version: el("dd"), event: el("dd", { class: "mono" }), size: el("dd"), value: el("pre", { class: "value", tabindex: "0", "aria-label": "Value" }) };
@@ -426,47 +504,5 @@ function read(text) {
     return JSON.parse(text);
   } catch (error) {
     throw new Error(`This is not JSON: ${error instanceof Error ? error.message : String(error)}`);
-  }
-}
-
-/**
- * @param {Branch} branch
- * @param {Branch[]} rows
- */
-function collect(branch, rows) {
-  for (const child of sorted(branch)) {
-    rows.push(child);
-    if (child.open) collect(child, rows);
-  }
-}
-
-/** @param {Branch} branch */
-function sorted(branch) {
-  // The system's own topics come last: nobody looks for them first.
-  const rank = (/** @type {Branch} */ { name, depth }) => (depth === 0 && name.startsWith("$") ? 1 : 0);
-  return [...branch.children.values()].sort(
-    (one, other) => rank(one) - rank(other) || compare.compare(one.name, other.name),
-  );
-}
-
-const compare = new Intl.Collator("en", { numeric: true });
-
-/**
- * @param {Branch} branch
- * @returns {Generator<Branch>}
- */
-function* upwards(branch) {
-  yield branch;
-  if (branch.parent !== null) yield* upwards(branch.parent);
-}
-
-/**
- * @param {Branch} branch
- * @returns {Generator<Branch>}
- */
-function* walk(branch) {
-  for (const child of branch.children.values()) {
-    yield child;
-    yield* walk(child);
   }
 }
