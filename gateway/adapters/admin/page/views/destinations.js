@@ -17,6 +17,7 @@ const TREES = 100;
 /** Milliseconds between two looks at how many are there. */
 const LOOK = 2000;
 
+const MINUTE = 60;
 const HOUR = 3600;
 const KIB = 1024;
 
@@ -114,23 +115,34 @@ export class Destinations extends RecordView {
    * @param {Destination} item
    */
   details(item) {
-    const change = el("button", { type: "button", class: "small", onclick: () => this.#describe(item) }, "Change…");
+    const change = el("button", { type: "button", class: "small", onclick: () => this.#describe(this.selected) }, "Change…");
     const remove = el("button", { type: "button", class: "small danger", onclick: () => this.#remove(item) }, "Remove…");
     const actions = item.kind in KINDS ? [change] : [];
     if (item.origin === "administrator") actions.push(remove);
     this.guard(actions);
-    return {
-      title: plain(item.selector),
-      actions,
-      facts: [
-        ["Kind", plain(item.kind)],
-        ["Said by", item.origin === "file" ? "the file that nodes read" : "an administrator"],
-        ["Since", moment(item.made)],
-        ["In force", item.in_force ? "yes" : "no: what an administrator says counts"],
-        ...Object.entries(item.limits).map(([name, value]) => [plain(name), limitText(name, value)]),
-      ],
-      about: KINDS[item.kind] ?? "",
-    };
+    return { title: plain(item.selector), actions, about: KINDS[item.kind] ?? "" };
+  }
+
+  /**
+   * @override
+   * @param {Destination} item
+   */
+  facts(item) {
+    return [
+      ["Kind", plain(item.kind)],
+      ["Said by", item.origin === "file" ? "the file that nodes read" : "an administrator"],
+      ["Since", moment(item.made)],
+      ["In force", item.in_force ? "yes" : "no: what an administrator says counts"],
+      ...Object.entries(item.limits).map(([name, value]) => [plain(name), limitText(name, value)]),
+    ];
+  }
+
+  /**
+   * @override
+   * @param {Destination} item
+   */
+  shape(item) {
+    return [item.kind, hasTrees(item)];
   }
 
   /**
@@ -140,7 +152,7 @@ export class Destinations extends RecordView {
   more(item) {
     this.#asked.abort();
     this.#trees = el("div", { class: "trees" });
-    if (item.in_force && item.limits.presence === true) {
+    if (hasTrees(item)) {
       this.#asked = new AbortController();
       void this.#count(item, this.#trees, this.#asked.signal);
     }
@@ -241,6 +253,11 @@ export class Destinations extends RecordView {
   }
 }
 
+/** @param {Destination} item */
+function hasTrees(item) {
+  return item.in_force && item.limits.presence === true;
+}
+
 /**
  * @param {HTMLElement} place
  * @param {{tree: string, members: number}[]} trees
@@ -272,8 +289,15 @@ function limitsOf(item) {
 function limitText(name, value) {
   if (typeof value !== "number") return value === null ? "no limit" : plain(String(value));
   if (name === "bytes") return bytes(value);
-  if (["age", "ack_within", "redelivery_delay", "expires", "dead_age"].includes(name)) return value >= HOUR ? `${count(value / HOUR)} h` : `${value} s`;
+  if (["age", "ack_within", "redelivery_delay", "expires", "dead_age"].includes(name)) return time(value);
   return count(value);
+}
+
+/** @param {number} seconds - Told as exactly as they were said. */
+function time(seconds) {
+  if (seconds === 0) return "0 s";
+  if (seconds % HOUR === 0) return `${count(seconds / HOUR)} h`;
+  return seconds % MINUTE === 0 ? `${count(seconds / MINUTE)} min` : `${seconds} s`;
 }
 
 /**

@@ -89,22 +89,35 @@ export class Hooks extends RecordView {
   details(item) {
     const retry = el("button", { type: "button", class: "small", onclick: () => this.#retry(item) }, "Try now…");
     this.guard([retry]);
-    return { title: plain(item.name), actions: [retry], facts: facts(item), about: STATES[item.state] ?? "" };
+    return { title: plain(item.name), actions: [retry], about: STATES[item.state] ?? "" };
   }
 
   /**
-   * Numbers change all the time: only they are touched while the state is the same, so that a focus stays.
-   *
    * @override
-   * @param {Hook | null} now
-   * @param {Hook} shown
+   * @param {Hook} item
    */
-  renew(now, shown) {
-    if (now === null || now.state !== shown.state) {
-      this.select(now);
-      return;
-    }
-    this.tell(now, facts(now));
+  shape({ state }) {
+    return state;
+  }
+
+  /**
+   * @override
+   * @param {Hook} item
+   */
+  facts(item) {
+    return [
+      ["State", plain(item.state)],
+      ["Receiver", plain(item.url) || "–"],
+      ["Events", item.events.map(plain).join(", ") || "–"],
+      ["Node that delivers", item.node === null ? "none" : plain(item.node)],
+      ["Events behind", count(item.behind)],
+      ["Last delivery", momentOrNone(item.delivered)],
+      ["Failures in a row", count(item.failures)],
+      ["Fails since", momentOrNone(item.failing)],
+      ["Next attempt", momentOrNone(item.attempt)],
+      ["Last failure", momentOrNone(item.failed)],
+      ["Last error", plain(item.error) || "–"],
+    ];
   }
 
   /** @param {Hook} item */
@@ -117,24 +130,4 @@ export class Hooks extends RecordView {
       done: "The receiver is tried within a few seconds",
     });
   }
-}
-
-/**
- * @param {Hook} item
- * @returns {string[][]}
- */
-function facts(item) {
-  return [
-    ["State", plain(item.state)],
-    ["Receiver", plain(item.url) || "–"],
-    ["Events", item.events.map(plain).join(", ") || "–"],
-    ["Node that delivers", item.node === null ? "none" : plain(item.node)],
-    ["Events behind", count(item.behind)],
-    ["Last delivery", momentOrNone(item.delivered)],
-    ["Failures in a row", count(item.failures)],
-    ["Fails since", momentOrNone(item.failing)],
-    ["Next attempt", momentOrNone(item.attempt)],
-    ["Last failure", momentOrNone(item.failed)],
-    ["Last error", plain(item.error) || "–"],
-  ];
 }

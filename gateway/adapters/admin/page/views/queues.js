@@ -107,7 +107,7 @@ export class Queues extends RecordView {
    * @param {Queue} item
    */
   details(item) {
-    return { title: plain(item.queue), actions: [], facts: this.#facts(item), about: "" };
+    return { title: plain(item.queue), actions: [], about: "" };
   }
 
   /**
@@ -121,19 +121,13 @@ export class Queues extends RecordView {
   }
 
   /**
-   * Numbers change all the time: only they are touched, so that a focus stays.
-   *
    * @override
    * @param {Queue | null} now
    * @param {Queue} shown
    */
   renew(now, shown) {
-    if (now === null) {
-      this.select(null);
-      return;
-    }
-    this.tell(now, this.#facts(now));
-    if (now.dead !== shown.dead) void this.#load(now);
+    super.renew(now, shown);
+    if (now !== null && now.dead !== shown.dead) void this.#load(now);
   }
 
   /** @override */
@@ -142,8 +136,11 @@ export class Queues extends RecordView {
     super.stop();
   }
 
-  /** @param {Queue} item */
-  #facts(item) {
+  /**
+   * @override
+   * @param {Queue} item
+   */
+  facts(item) {
     const look = this.#looks.get(item.queue);
     const age = item.oldest === null ? "–" : `${moment(item.oldest)}, ${duration(Math.max(0, Date.now() / 1000 - item.oldest))} ago`;
     return [

@@ -41,6 +41,10 @@ export class RecordView {
   /** What follows the last page that is here; null if that is all. @type {string | null} */
   #cursor = null;
   #loading = false;
+  /** Whether the items are all that there are. */
+  #complete = false;
+  /** Whether the last question had no answer: what there is not, is not known then. */
+  #failed = false;
   #asked = new AbortController();
   #timer = 0;
   #words;
@@ -143,34 +147,50 @@ export class RecordView {
   }
 
   /**
-   * Tell whether the panel shows what is not so any more.
+   * Tell what the panel consists of beside its facts: while that is the same, new facts are all that it has to be told.
    *
-   * @param {T | null} now - Null if it is gone.
-   * @param {T} shown
+   * @param {T} _item
+   * @returns {unknown} What JSON can hold.
    */
-  isStale(now, shown) {
-    return JSON.stringify(now) !== JSON.stringify(shown);
+  shape(_item) {
+    return null;
   }
 
   /**
-   * Have the panel show what became of the one that it is about.
+   * Say how many there are.
+   *
+   * @param {T[]} found - What the filter leaves of them.
+   * @param {T[]} all
+   * @returns {string}
+   */
+  tally(found, all) {
+    const what = this.#filter.value.trim() === "" ? "" : `${count(found.length)} of `;
+    return what + counted(all.length, this.#words.one);
+  }
+
+  /**
+   * Have the panel show what became of the one that it is about. Nobody has asked for it: the focus stays where it is.
    *
    * @param {T | null} now - Null if it is gone.
    * @param {T} shown
    */
   renew(now, shown) {
-    if (this.isStale(now, shown)) this.select(now);
+    this.selected = now;
+    if (now === null) this.select(null);
+    else if (JSON.stringify(this.shape(now)) === JSON.stringify(this.shape(shown))) this.#tell(this.facts(now));
+    else this.#draw(now);
   }
 
   /**
-   * Have the panel tell newer facts, and touch nothing else of it, so that a focus stays.
+   * Have the panel tell newer facts, and touch nothing else of it.
    *
-   * @param {T} now
    * @param {string[][]} facts
    */
-  tell(now, facts) {
-    this.selected = now;
-    const values = this.element.querySelectorAll(".panel .facts dd");
+  #tell(facts) {
+    const list = this.#side.querySelector(".facts");
+    const names = [...(list?.querySelectorAll("dt") ?? [])].map(({ textContent }) => textContent);
+    if (names.length !== facts.length || facts.some(([name], at) => name !== names[at])) list?.replaceChildren(...describe(facts));
+    const values = list?.querySelectorAll("dd") ?? [];
     for (const [at, [, value]] of facts.entries()) if (values[at]) say(values[at], /** @type {string} */ (value));
   }
 
@@ -200,12 +220,22 @@ export class RecordView {
   }
 
   /**
-   * Say what the panel shows.
+   * Say what the panel shows beside the facts. What its buttons do is about `selected`, which may be newer.
    *
    * @param {T} _item
-   * @returns {{title: string, actions: HTMLButtonElement[], facts: string[][], about: string}}
+   * @returns {{title: string, actions: HTMLButtonElement[], about: string}}
    */
   details(_item) {
+    throw new Error("a subclass says");
+  }
+
+  /**
+   * Say what is known of one, as pairs of a name and a value.
+   *
+   * @param {T} _item
+   * @returns {string[][]}
+   */
+  facts(_item) {
     throw new Error("a subclass says");
   }
 
@@ -266,10 +296,13 @@ export class RecordView {
       if (signal.aborted) return;
       this.#items = first ? page.items : [...this.#items, ...page.items];
       this.#cursor = page.cursor;
+      this.#complete = page.cursor === null;
+      this.#failed = false;
       say(this.#problem, "");
     } catch (error) {
       if (signal.aborted) return;
       this.#cursor = null;
+      this.#failed = true;
       say(this.#problem, error instanceof Error ? error.message : String(error));
     }
     this.#loading = false;
@@ -281,13 +314,15 @@ export class RecordView {
     const text = this.#filter.value.trim().toLowerCase();
     const found = this.#items.filter((each) => this.text(each).toLowerCase().includes(text));
     const nothing = this.#items.length === 0;
-    this.#list.show(found, nothing ? this.#words.none : NO_MATCH);
-    const what = text === "" ? "" : `${count(found.length)} of `;
-    const more = this.#cursor === null ? "" : ", and more";
-    say(this.#summary, nothing ? this.#words.none : `${what}${counted(this.#items.length, this.#words.one)}${more}`);
+    // Only who has had an answer, and a whole one, knows what there is not.
+    const known = this.#complete && !this.#failed;
+    const none = known ? this.#words.none : "";
+    this.#list.show(found, nothing ? none : known ? NO_MATCH : "");
+    const more = this.#complete ? "" : ", and more";
+    say(this.#summary, nothing ? none : this.tally(found, this.#items) + more);
     this.#summary.classList.toggle("visually-hidden", nothing);
     const selected = this.selected;
-    if (selected !== null && this.#cursor === null) {
+    if (selected !== null && known) {
       const now = this.#items.find((each) => this.isSame(each, selected)) ?? null;
       this.renew(now, selected);
     }
@@ -306,7 +341,7 @@ export class RecordView {
   }
 
   /**
-   * Show one in the panel.
+   * Show one in the panel, because somebody wants to see it, or none.
    *
    * @param {T | null} item
    */
@@ -320,17 +355,33 @@ export class RecordView {
       if (focused) this.#list.element.focus();
       return;
     }
-    const { title: text, actions, facts, about } = this.details(item);
+    this.#draw(item).focus({ preventScroll: true });
+  }
+
+  /**
+   * Draw the panel. Who was in it with the keyboard stays in it.
+   *
+   * @param {T} item
+   */
+  #draw(item) {
+    const focused = this.#side.contains(document.activeElement);
+    const { title: text, actions, about } = this.details(item);
     const title = el("h2", { class: "mono wrap", tabindex: "-1", id: "panel-title" }, text);
     this.#side.replaceChildren(
       panel(
         { title, close: () => this.select(null) },
         el("div", { class: "buttons start" }, ...actions),
-        el("dl", { class: "facts" }, ...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))),
+        el("dl", { class: "facts" }, ...describe(this.facts(item))),
         el("p", { class: "quiet about" }, about),
         this.more(item),
       ),
     );
-    title.focus({ preventScroll: true });
+    if (focused) title.focus({ preventScroll: true });
+    return title;
   }
+}
+
+/** @param {string[][]} facts */
+function describe(facts) {
+  return facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }

@@ -77,14 +77,6 @@ export class Revocations extends RecordView {
 
   /**
    * @override
-   * @param {Revocation | null} now
-   */
-  isStale(now) {
-    return now === null;
-  }
-
-  /**
-   * @override
    * @param {Revocation} item
    */
   cells(item) {
@@ -104,17 +96,20 @@ export class Revocations extends RecordView {
   details(item) {
     const unblock = el("button", { type: "button", class: "small", onclick: () => this.#unblock(item) }, "Unblock…");
     this.guard([unblock]);
-    return {
-      title: plain(item.value),
-      actions: [unblock],
-      facts: [
-        ["What", item.kind],
-        ["Since", moment(item.made)],
-        ["Until", until(item)],
-        ["Reason", plain(item.reason) || "–"],
-      ],
-      about: KINDS[item.kind] ?? "",
-    };
+    return { title: plain(item.value), actions: [unblock], about: KINDS[item.kind] ?? "" };
+  }
+
+  /**
+   * @override
+   * @param {Revocation} item
+   */
+  facts(item) {
+    return [
+      ["What", item.kind],
+      ["Since", moment(item.made)],
+      ["Until", until(item)],
+      ["Reason", plain(item.reason) || "–"],
+    ];
   }
 
   /** @param {Revocation} item */

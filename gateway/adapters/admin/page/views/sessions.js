@@ -31,6 +31,8 @@ export class Sessions {
   /** @type {string | null} */
   #cursor = null;
   #loading = false;
+  /** Whether the last question had no answer: what there is not, is not known then. */
+  #failed = false;
   #asked = new AbortController();
   #stop = new AbortController();
   #timer = 0;
@@ -182,18 +184,22 @@ export class Sessions {
       if (signal.aborted) return;
       this.#items = [...this.#items, ...page.items];
       this.#cursor = page.cursor;
+      this.#failed = false;
       say(this.#problem, "");
       this.#filter.removeAttribute("aria-invalid");
     } catch (error) {
       if (signal.aborted) return;
       this.#cursor = null;
+      this.#failed = true;
       say(this.#problem, error instanceof Error ? error.message : String(error));
       this.#filter.setAttribute("aria-invalid", "true");
     }
     this.#loading = false;
-    this.#list.show(this.#items, NONE);
-    const more = this.#cursor === null ? "" : ", and more";
-    say(this.#summary, this.#items.length === 0 ? NONE : `${counted(this.#items.length, "session")}${more}`);
+    const complete = this.#cursor === null && !this.#failed;
+    const none = complete ? NONE : "";
+    this.#list.show(this.#items, none);
+    const more = complete ? "" : ", and more";
+    say(this.#summary, this.#items.length === 0 ? none : `${counted(this.#items.length, "session")}${more}`);
     // A page may be short though more follows: filters look at so many sessions at a time.
     if (this.#items.length < PAGE && this.#cursor !== null) void this.#more();
   }

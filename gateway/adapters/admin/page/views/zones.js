@@ -17,6 +17,9 @@ const DRAWN = 24;
 /** Characters of a secret, at least. */
 const LEAST_SECRET = 16;
 
+/** What there is, in the order of the list. */
+const KINDS = ["zone", "member", "join"];
+
 /** @type {Record<string, string>} */
 const ABOUT = {
   zone: "A cluster is in one zone at most. Its members send each other what is published at one and subscribed to at another.",
@@ -117,6 +120,22 @@ export class Zones extends RecordView {
     if (item.kind === "zone" && !item.here) actions.push(button("Join…", false, () => this.#join(item)));
     if (item.kind === "join") actions.push(button("Remove…", true, () => this.#remove(item)));
     this.guard(actions);
+    return { title: title(item), actions, about: ABOUT[item.kind] ?? "" };
+  }
+
+  /**
+   * @override
+   * @param {Item} item
+   */
+  shape(item) {
+    return [title(item), item.here];
+  }
+
+  /**
+   * @override
+   * @param {Item} item
+   */
+  facts(item) {
     /** @type {string[][]} */
     const facts = [];
     if (item.kind === "zone") {
@@ -132,7 +151,17 @@ export class Zones extends RecordView {
     if (item.fingerprints.length > 0) facts.push(["Certificates (SHA-256)", item.fingerprints.map(plain).join(", ")]);
     if (item.made !== null) facts.push(["Since", moment(item.made)]);
     for (const link of item.links) facts.push(...this.#linkFacts(item, link));
-    return { title: title(item), actions, facts, about: ABOUT[item.kind] ?? "" };
+    return facts;
+  }
+
+  /**
+   * @override
+   * @param {Item[]} found
+   * @param {Item[]} all
+   */
+  tally(found, all) {
+    const numbers = KINDS.map((kind) => counted(found.filter((each) => each.kind === kind).length, kind));
+    return numbers.join(", ") + (found.length === all.length ? "" : `, of ${count(all.length)} in all`);
   }
 
   /** @override */
