@@ -516,6 +516,15 @@ async def test_a_list_with_nothing_in_it_says_so_where_one_looks(pair: Pair, bro
         await expect(page.locator(".virtual .empty")).to_have_text("No session matches.")
 
 
+async def test_an_address_that_is_mistyped_leads_to_what_is_not_there(pair: Pair, browser: Browser) -> None:
+    async with page_of(browser) as watched:
+        page = watched.page
+        await sign_in(page, console(pair), pair.admins.tokens["viewer"])
+        await page.goto(f"{console(pair)}#/sessions/%zz")
+        await expect(page.locator(".panel")).to_contain_text("%zz")
+        assert [each for each in watched.complaints if "URI" in each] == []
+
+
 # --- Much of everything -----------------------------------------------------------------------------------------------
 
 

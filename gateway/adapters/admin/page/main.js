@@ -116,7 +116,7 @@ class Visit {
 
   #route() {
     const [, key = "", ...rest] = location.hash.split("/");
-    const path = rest.filter((each) => each !== "").map(decodeURIComponent);
+    const path = rest.filter((each) => each !== "").map(decoded);
     const name = this.#views().some(([each]) => each === key) ? key : "overview";
     if (name === this.#shown) {
       this.#view?.open?.(path);
@@ -164,6 +164,19 @@ class Visit {
     else if (/^[1-9]$/.test(event.key) && views[Number(event.key) - 1]) location.hash = `#/${views[Number(event.key) - 1]}`;
     else return;
     event.preventDefault();
+  }
+}
+
+/**
+ * Read a part of an address. One that somebody has mistyped stands for itself, and nothing is found by it.
+ *
+ * @param {string} part
+ */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 
