@@ -132,7 +132,8 @@ RESUME_REFUSED = LogEvent("resume_refused", Level.INFO, "A resume was refused.",
 AUTHENTICATION_REFUSED = LogEvent(
     "authentication_refused",
     Level.WARNING,
-    "A client showed credentials that are not accepted. The reason is logged here, and is not sent to the client.",
+    "A client showed credentials that are not accepted. The reason is logged here, and is not sent to the client; it "
+    "is if the credentials are good and lack a right.",
     ("principal", "address", "reason"),
 )
 ISSUER_KEYS_FETCHED = LogEvent(

@@ -76,6 +76,13 @@ class CredentialsRefused(GatewayError):
         self.final = final
 
 
+class EntryForbidden(GatewayError):
+    """The credentials are good, and whoever they belong to may not come in here.
+
+    The message says what is missing, and the client is told: it has proved who it is.
+    """
+
+
 class AuthenticationUnavailable(GatewayError):
     """Whether the credentials are good cannot be told now, because something outside does not answer.
 
@@ -98,6 +105,7 @@ class Authenticator(Protocol):
 
         Raises:
             CredentialsRefused: they are refused; whether another authenticator may be asked, the error says.
+            EntryForbidden: it is known who it is, and who it is may not come in.
             AuthenticationUnavailable: it cannot be told now; asking again later makes sense.
             VerificationRefused: too many are verified at the moment; asking again later makes sense.
             Exception: whatever ``Credentials.before_work`` raises.

@@ -250,3 +250,17 @@ async def test_a_narrower_token_goes_on_with_what_is_left(browser: Browser, tmp_
         await page.get_by_text("live at").wait_for()
         [session] = [each for each in node.gateway.node.sessions if each.connected]
         assert session.roles == {CONSOLE}
+
+
+async def test_who_may_not_see_nodes_is_told_what_is_missing(browser: Browser, tmp_path: Path) -> None:
+    admins, policy = Admins.make(tmp_path), tmp_path / "policy.toml"
+    policy.write_text(POLICY.format(admin='["topics:read"]'))
+    async with (
+        running_node("n1", admin_tokens_file=admins.file, policy=policy) as node,
+        page_of(browser) as watched,
+    ):
+        page = watched.page
+        await page.goto(f"{node.admin}/console/")
+        await page.keyboard.type(admins.tokens["viewer"])
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#sign-in-problem")).to_contain_text("its roles lack nodes:read")

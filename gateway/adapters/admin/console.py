@@ -31,7 +31,14 @@ from gateway.adapters.admin.console_origins import ConsoleOrigins
 from gateway.core.pacing.failures import Failures
 from gateway.core.policy.system_roles import CONSOLE, CONSOLE_TOPICS
 from gateway.core.wire.codec import SUBPROTOCOL
-from gateway.ports import Connection, Credentials, CredentialsRefused, Identity, VerificationRefused
+from gateway.ports import (
+    Connection,
+    Credentials,
+    CredentialsRefused,
+    EntryForbidden,
+    Identity,
+    VerificationRefused,
+)
 
 PAGE: Final = Path(__file__).parent / "page"
 """The files of the page."""
@@ -105,7 +112,9 @@ class ConsoleAuthenticator:
             raise CredentialsRefused("this is no token of the file of administrators")
         identity = self._identity_of(caller)
         if identity is None:
-            raise CredentialsRefused(f"{caller.name} may not see nodes, and a console without them shows nothing")
+            raise EntryForbidden(
+                f"the token is accepted, but its roles lack {Action.NODES_READ}, which the console cannot do without"
+            )
         return identity
 
     def find(self, principal: str) -> Identity | None:

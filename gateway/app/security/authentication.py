@@ -22,7 +22,7 @@ from gateway.catalogue import log_events as events
 from gateway.catalogue import metrics as catalogue
 from gateway.core.pacing.rates import TokenBucket
 from gateway.core.policy.system_roles import is_of_system, without_system_roles
-from gateway.core.wire.codes import UNAUTHENTICATED, ErrorCode
+from gateway.core.wire.codes import FORBIDDEN, UNAUTHENTICATED, ErrorCode
 from gateway.core.wire.errors import RequestRefused
 from gateway.core.wire.packets import Authenticate, Reply
 from gateway.ports import (
@@ -30,6 +30,7 @@ from gateway.ports import (
     Authenticator,
     Credentials,
     CredentialsRefused,
+    EntryForbidden,
     Identity,
     VerificationRefused,
 )
@@ -91,6 +92,8 @@ class Authentication:
             raise authentication_unavailable() from None
         except VerificationRefused as why:
             raise verification_refused(why) from None
+        except EntryForbidden as why:
+            raise HandshakeRefused(ErrorCode.FORBIDDEN, str(why), FORBIDDEN) from None
         if identity is None:
             # Why, is the operator's matter: whoever tries names and secrets shall learn nothing.
             raise HandshakeRefused(
@@ -147,6 +150,8 @@ class Authentication:
             return _cannot_tell(request, "the credentials cannot be verified now", RETRY_DELAY)
         except VerificationRefused as why:
             return _cannot_tell(request, str(why), why.retry_after)
+        except EntryForbidden as why:
+            raise RequestRefused(str(why), code=ErrorCode.FORBIDDEN) from None
         if identity is None:
             raise RequestRefused(
                 "the credentials were not accepted; those from before stay in force", code=ErrorCode.UNAUTHENTICATED
@@ -182,19 +187,27 @@ class Authentication:
             self._log.emit(events.AUTHENTICATION_UNAVAILABLE, error=str(error))
             self._told("unavailable", started)
             raise
-        self._told("refused" if identity is None else "accepted", started)
+        except EntryForbidden as error:
+            self._refused(credentials, str(error), started)
+            raise
         if identity is None:
             # By the whole chain, as one authenticator's stranger is the next one's user.
             if authenticator is self._authenticator:
                 self._verifications.failed(credentials)
-            self._log.emit(
-                events.AUTHENTICATION_REFUSED,
-                principal=credentials.principal[:LONGEST_LOGGED],
-                address=credentials.address,
-                reason=refused,
-            )
+            self._refused(credentials, refused, started)
             await self._delay_refusal(authenticator, started)
+        else:
+            self._told("accepted", started)
         return identity
+
+    def _refused(self, credentials: Credentials, reason: str, started: float) -> None:
+        self._told("refused", started)
+        self._log.emit(
+            events.AUTHENTICATION_REFUSED,
+            principal=credentials.principal[:LONGEST_LOGGED],
+            address=credentials.address,
+            reason=reason,
+        )
 
     async def _delay_refusal(self, authenticator: Authenticator, started: float) -> None:
         """Wait with a refusal, where time could tell whether a principal exists."""
