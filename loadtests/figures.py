@@ -114,11 +114,24 @@ class Figure:
         unit: as it is printed after the value; empty for counts and shares.
         meaning: one line for people.
         of: what it tells something about.
+        users: without which it cannot be measured: of each of these groups, users of one kind at least. Those that
+            every run has are not named.
     """
 
     unit: str
     meaning: str
     of: Of = Of.PACE
+    users: tuple[tuple[str, ...], ...] = ()
+
+    def has_users(self, numbers: Mapping[str, int]) -> bool:
+        """Tell whether there are users that it can be measured of."""
+        return all(any(numbers.get(kind, 0) for kind in kinds) for kinds in self.users)
+
+
+_CONSUMED: Final = (("consumers",), ("senders", "callers"))
+_READ: Final = (("readers",),)
+_CALLED: Final = (("callers",),)
+_ASKED: Final = (("askers",), ("handlers",))
 
 
 FIGURES: Final[Mapping[str, Figure]] = {
@@ -128,22 +141,34 @@ FIGURES: Final[Mapping[str, Figure]] = {
     "publish_p99_ms": Figure("ms", "from when a value was due to when its receipt was there: the p99"),
     "connect_p99_ms": Figure("ms", "from the first attempt to the welcome of a new session: the p99"),
     "resume_p99_ms": Figure("ms", "from the loss of a connection to the welcome on the next one: the p99"),
-    "receive_p50_ms": Figure("ms", "from when a message was due to when a consumer had it: the median"),
-    "receive_p99_ms": Figure("ms", "from when a message was due to when a consumer had it: the p99"),
-    "settle_p99_ms": Figure("ms", "from when a message was settled to when that was confirmed: the p99"),
-    "read_p99_ms": Figure("ms", "from when a page of a history was asked for to when it was there: the p99"),
-    "call_p99_ms": Figure(
-        "ms", "from when a publish, a send or a page of values by HTTP was due to when it was answered: the p99"
+    "receive_p50_ms": Figure(
+        "ms", "from when a message was due to when a consumer had it: the median", users=_CONSUMED
     ),
-    "request_p99_ms": Figure("ms", "from when a request of a handler was due to when its answer was there: the p99"),
+    "receive_p99_ms": Figure("ms", "from when a message was due to when a consumer had it: the p99", users=_CONSUMED),
+    "settle_p99_ms": Figure(
+        "ms", "from when a message was settled to when that was confirmed: the p99", users=_CONSUMED
+    ),
+    "read_p99_ms": Figure(
+        "ms", "from when a page of a history was asked for to when it was there: the p99", users=_READ
+    ),
+    "call_p99_ms": Figure(
+        "ms",
+        "from when a publish, a send or a page of values by HTTP was due to when it was answered: the p99",
+        users=_CALLED,
+    ),
+    "request_p99_ms": Figure(
+        "ms", "from when a request of a handler was due to when its answer was there: the p99", users=_ASKED
+    ),
     "failure_ratio": Figure("", "failed requests of all requests, whatever their name"),
     "throughput_share": Figure("", "updates received, of those planned for the subscribed time"),
     "publish_share": Figure("", "publishes confirmed, of those planned for the time"),
     "completeness": Figure("", "updates that told something new, of those that a subscriber was owed"),
-    "accepted_share": Figure("", "messages accepted, of those sent"),
-    "answered_share": Figure("", "requests answered, of those that handlers were asked, each try included"),
-    "redelivered": Figure("", "messages that came again, or that somebody may have received before"),
-    "events_read": Figure("", "events that readers of histories were given"),
+    "accepted_share": Figure("", "messages accepted, of those sent", users=_CONSUMED),
+    "answered_share": Figure(
+        "", "requests answered, of those that handlers were asked, each try included", users=_ASKED
+    ),
+    "redelivered": Figure("", "messages that came again, or that somebody may have received before", users=_CONSUMED),
+    "events_read": Figure("", "events that readers of histories were given", users=_READ),
     "sessions": Figure("", "sessions opened"),
     "sessions_lost": Figure("", "sessions that ended though nobody closed them"),
     "recoveries": Figure("", "connections that were lost and got back"),

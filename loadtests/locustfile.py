@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,14 +47,19 @@ __all__ = [
 
 DEFAULT_SUBSCRIBERS: Final = 200
 DEFAULT_PUBLISHERS: Final = 5
-DEFAULT_SENDERS: Final = 2
-DEFAULT_CONSUMERS: Final = 3
-DEFAULT_READERS: Final = 2
-DEFAULT_CALLERS: Final = 2
-DEFAULT_ASKERS: Final = 2
-DEFAULT_HANDLERS: Final = 2
+DECLARED_USERS: Final = {
+    "senders": (2, "send to a queue"),
+    "consumers": (3, "consume from it"),
+    "readers": (2, "read every event that is published"),
+    "callers": (2, "publish and send by HTTP, without a session"),
+    "askers": (2, "ask requests of handlers"),
+    "handlers": (2, "handle them"),
+}
+"""Users that the local stack has something declared for, or that need others of them: how many, and what they do."""
 DEFAULT_SECONDS: Final = 50.0
 """With the start of the stack and of locust, about a minute."""
+LEAST_SECONDS: Final = 0.1
+LEAST_RATE: Final = 0.001
 AS_THE_SCENARIO_SAYS: Final = -1
 SLO_FILE: Final = Path(__file__).with_name("slo.toml")
 JUDGED_FREELY: Final = "steady"
@@ -62,32 +70,47 @@ CHART_SECONDS: Final = 2
 """From one point of the charts to the next."""
 
 
+def at_least(kind: type[int | float], least: float) -> Callable[[str], float]:
+    """Make a type of options: numbers that are not less."""
+
+    def read(text: str) -> float:
+        number = kind(text)
+        if not least <= number < math.inf:
+            raise ArgumentTypeError(f"{text} is not a number from {least:g} on")
+        return number
+
+    # What is no number at all is called by this name.
+    read.__name__ = kind.__name__
+    return read
+
+
 def add_options(parser: LocustArgumentParser) -> None:
     """Add the options of these load tests to locust's own."""
     parser.add_argument("--scenario", choices=[*SCENARIOS, FREE], default="steady", help="what happens during the run")
-    parser.add_argument("--subscribers", type=int, default=DEFAULT_SUBSCRIBERS, help="sessions that listen")
-    parser.add_argument("--publishers", type=int, default=DEFAULT_PUBLISHERS, help="sessions that publish")
-    for name, number, what in (
-        ("senders", DEFAULT_SENDERS, "send to a queue"),
-        ("consumers", DEFAULT_CONSUMERS, "consume from it"),
-        ("readers", DEFAULT_READERS, "read every event that is published"),
-        ("callers", DEFAULT_CALLERS, "publish and send by HTTP, without a session"),
-        ("askers", DEFAULT_ASKERS, "ask requests of handlers"),
-        ("handlers", DEFAULT_HANDLERS, "handle them"),
-    ):
+    parser.add_argument(
+        "--subscribers", type=at_least(int, 0), default=DEFAULT_SUBSCRIBERS, help="sessions that listen"
+    )
+    parser.add_argument("--publishers", type=at_least(int, 0), default=DEFAULT_PUBLISHERS, help="sessions that publish")
+    for name, (number, what) in DECLARED_USERS.items():
         parser.add_argument(
             f"--{name}",
-            type=int,
+            type=at_least(int, AS_THE_SCENARIO_SAYS),
             default=AS_THE_SCENARIO_SAYS,
             help=f"users that {what}; -1: {number} with the local stack, else none, as nothing is declared there",
         )
     parser.add_argument(
-        "--flapping", type=int, default=AS_THE_SCENARIO_SAYS, help="sessions on a bad network; -1: the scenario's own"
+        "--flapping",
+        type=at_least(int, AS_THE_SCENARIO_SAYS),
+        default=AS_THE_SCENARIO_SAYS,
+        help="sessions on a bad network; -1: the scenario's own",
     )
-    parser.add_argument("--publish-rate", type=float, default=PublisherUser.rate, help="publishes per second of each")
-    parser.add_argument("--value-bytes", type=int, default=PublisherUser.value_bytes, help="size of a published value")
-    parser.add_argument("--cut-every", type=float, default=FlappingUser.cut_every, help="mean seconds between two cuts")
-    parser.add_argument("--seconds", type=float, default=DEFAULT_SECONDS, help="length of the run")
+    for name, kind, least, default, what in (
+        ("publish-rate", float, LEAST_RATE, PublisherUser.rate, "publishes per second of each"),
+        ("value-bytes", int, 0, PublisherUser.value_bytes, "size of a published value"),
+        ("cut-every", float, LEAST_SECONDS, FlappingUser.cut_every, "mean seconds between two cuts"),
+        ("seconds", float, LEAST_SECONDS, DEFAULT_SECONDS, "length of the run"),
+    ):
+        parser.add_argument(f"--{name}", type=at_least(kind, least), default=default, help=what)
     # Not as paths: the leading process sends all options to the workers, and paths do not travel.
     parser.add_argument("--slo", default=str(SLO_FILE), help="file of thresholds", include_in_web_ui=False)
     parser.add_argument("--stack", default=None, help="run folder of `make up`", include_in_web_ui=False)
@@ -119,7 +142,7 @@ class LoadTest:
         self._play: Play | None = None
         self._verdict: Verdict | None = None
         self._began = False
-        self._callers = 0
+        self._declared: dict[str, int] = {}
 
     def listen(self) -> None:
         """Take part in what locust does."""
@@ -152,16 +175,18 @@ class LoadTest:
         SenderUser.rate, SenderUser.value_bytes = options.publish_rate, options.value_bytes
         CallerUser.rate, CallerUser.value_bytes = options.publish_rate, options.value_bytes
         AskerUser.rate, AskerUser.value_bytes = options.publish_rate, options.value_bytes
-        self._callers = self._declared(options.callers, DEFAULT_CALLERS)
+        self._declared = {
+            name: self._number(getattr(options, name), usual) for name, (usual, _) in DECLARED_USERS.items()
+        }
         fixed: dict[type[User], int] = {
             PublisherUser: options.publishers,
             FlappingUser: flapping,
-            SenderUser: self._declared(options.senders, DEFAULT_SENDERS),
-            ConsumerUser: self._declared(options.consumers, DEFAULT_CONSUMERS),
-            ReaderUser: self._declared(options.readers, DEFAULT_READERS),
-            CallerUser: self._callers,
-            AskerUser: self._declared(options.askers, DEFAULT_ASKERS),
-            HandlerUser: self._declared(options.handlers, DEFAULT_HANDLERS),
+            SenderUser: self._declared["senders"],
+            ConsumerUser: self._declared["consumers"],
+            ReaderUser: self._declared["readers"],
+            CallerUser: self._declared["callers"],
+            AskerUser: self._declared["askers"],
+            HandlerUser: self._declared["handlers"],
         }
         for kind, number in fixed.items():
             kind.fixed_count = number
@@ -177,8 +202,8 @@ class LoadTest:
         elif isinstance(environment.shape_class, ScenarioShape):
             environment.shape_class.begin = self._begin_play
 
-    def _declared(self, wanted: int, usual: int) -> int:
-        """Tell how many users there are of what has to be declared."""
+    def _number(self, wanted: int, usual: int) -> int:
+        """Tell how many users there are of a kind for which something has to be declared."""
         if wanted >= 0:
             return wanted
         return usual if self._options.stack is not None else 0
@@ -221,7 +246,7 @@ class LoadTest:
                 requests=request_counts(self._environment.stats),
                 tally=self._recorder.total(),
                 rate=options.publish_rate,
-                publishers=options.publishers + self._callers,
+                publishers=options.publishers + self._declared["callers"],
                 user_errors=errors + bool(locust_log.unhandled_greenlet_exception),
                 script_errors=0 if stage is None else len(stage.errors),
                 deployed=0 if stage is None else stage.deployed,
@@ -230,7 +255,7 @@ class LoadTest:
         )
 
     def _judged(self) -> Verdict:
-        return judge(self._options.scenario, self._thresholds, self._measure())
+        return judge(self._options.scenario, self._thresholds, self._measure(), self._declared)
 
     def _judge(self, **_: object) -> None:
         self._stop()

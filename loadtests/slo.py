@@ -84,11 +84,13 @@ class Verdict:
         scenario: its name.
         findings: one for each threshold.
         figures: everything that was measured, whether there is a threshold for it or not.
+        left_out: thresholds of users that nobody asked for.
     """
 
     scenario: str
     findings: tuple[Finding, ...]
     figures: Mapping[str, float | None]
+    left_out: tuple[Threshold, ...] = ()
 
     @property
     def outcome(self) -> Outcome:
@@ -157,9 +159,23 @@ def _thresholds(section: object, place: str) -> list[Threshold]:
     return thresholds
 
 
-def judge(scenario: str, thresholds: tuple[Threshold, ...], figures: Mapping[str, float | None]) -> Verdict:
-    """Compare what was measured with the thresholds."""
+def judge(
+    scenario: str,
+    thresholds: tuple[Threshold, ...],
+    figures: Mapping[str, float | None],
+    users: Mapping[str, int] | None = None,
+) -> Verdict:
+    """Compare what was measured with the thresholds.
+
+    Args:
+        scenario: its name.
+        thresholds: the objectives.
+        figures: what was measured.
+        users: how many of each kind of users that a run may do without were asked for. What only others can show is
+            left out. None if all of them were there.
+    """
+    judged = [each for each in thresholds if users is None or FIGURES[each.figure].has_users(users)]
     findings = tuple(
-        Finding(threshold, value := figures.get(threshold.figure), threshold.met_by(value)) for threshold in thresholds
+        Finding(threshold, value := figures.get(threshold.figure), threshold.met_by(value)) for threshold in judged
     )
-    return Verdict(scenario, findings, figures)
+    return Verdict(scenario, findings, figures, tuple(each for each in thresholds if each not in judged))

@@ -67,6 +67,14 @@ def advice(verdict: Verdict) -> str:
     return _MEASURE_AGAIN if verdict.outcome is Outcome.INVALID else ""
 
 
+def what_is_left_out(verdict: Verdict) -> str:
+    """Say which objectives were not judged, and why; empty if all were."""
+    if not verdict.left_out:
+        return ""
+    names = ", ".join(dict.fromkeys(each.figure for each in verdict.left_out))
+    return f"Left out, because no users were asked for that it takes: {names}."
+
+
 def show(verdict: Verdict, console: Console) -> None:
     """Print the table."""
     table = Table(title=headline(verdict), title_style=_STYLES[verdict.outcome])
@@ -82,7 +90,7 @@ def show(verdict: Verdict, console: Console) -> None:
         row = _row(finding, found)
         table.add_row(*(row if wide else row[:-1]), style="" if found is Outcome.MET else _STYLES[found])
     console.print(table)
-    if said := advice(verdict):
+    for said in filter(None, (what_is_left_out(verdict), advice(verdict))):
         console.print(said, soft_wrap=True)
 
 
@@ -110,6 +118,9 @@ def write_json(verdict: Verdict, path: Path) -> None:
             }
             for finding in verdict.findings
         ],
+        "left_out": [
+            {"figure": each.figure, "bound": each.bound.value, "limit": each.limit} for each in verdict.left_out
+        ],
         "figures": dict(verdict.figures),
     }
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
@@ -127,7 +138,8 @@ def as_html(verdict: Verdict) -> str:
     )
     return (
         f'{_STYLE}<section class="verdict"><h2 class="{verdict.outcome}">{escape(headline(verdict))}</h2>'
-        f"{f'<p>{escape(said)}</p>' if (said := advice(verdict)) else ''}<table><tr><th></th>"
+        f"{''.join(f'<p>{escape(said)}</p>' for said in (advice(verdict), what_is_left_out(verdict)) if said)}"
+        "<table><tr><th></th>"
         '<th>figure</th><th class="number">measured</th><th class="number">objective</th><th>what it is</th></tr>'
         f"{rows}</table></section>"
     )

@@ -161,6 +161,43 @@ def test_one_missed_objective_decides() -> None:
     assert headline(verdict(recoveries=1)) == "steady: 1 of 2 objectives MISSED"
 
 
+NOBODY = dict.fromkeys(("senders", "consumers", "readers", "callers", "askers", "handlers"), 0)
+
+
+def test_objectives_of_users_that_nobody_asked_for_are_left_out_and_named(tmp_path: Path) -> None:
+    thresholds = load(SHIPPED, "steady")
+    good = {each.figure: each.limit for each in thresholds}
+    optional = {
+        *("receive_p50_ms", "receive_p99_ms", "settle_p99_ms", "accepted_share", "redelivered"),
+        *("read_p99_ms", "events_read", "call_p99_ms", "request_p99_ms", "answered_share"),
+    }
+    values = good | dict.fromkeys(optional, None)
+    assert not judge("steady", thresholds, values).met
+    found = judge("steady", thresholds, values, NOBODY)
+    assert found.met
+    assert {each.figure for each in found.left_out} == optional
+    out = StringIO()
+    show(found, Console(file=out, width=130))
+    said = "Left out, because no users were asked for that it takes: receive_p50_ms, "
+    assert said in out.getvalue()
+    assert said in as_html(found)
+    write_json(found, tmp_path / "verdict.json")
+    written_down = json.loads((tmp_path / "verdict.json").read_text())["left_out"]
+    assert {each["figure"] for each in written_down} == optional
+
+
+def test_objectives_of_users_that_are_there_are_judged() -> None:
+    thresholds = load(SHIPPED, "steady")
+    everybody = judge("steady", thresholds, {}, NOBODY | dict.fromkeys(NOBODY, 2))
+    assert everybody.left_out == ()
+    consumed = judge("steady", thresholds, {}, NOBODY | {"consumers": 3, "callers": 1})
+    left = {each.figure for each in consumed.left_out}
+    assert left == {"read_p99_ms", "events_read", "request_p99_ms", "answered_share"}
+    assert not consumed.met, "what was asked for and did not happen"
+    alone = judge("steady", thresholds, {}, NOBODY | {"consumers": 3, "askers": 1})
+    assert {"receive_p50_ms", "request_p99_ms"} <= {each.figure for each in alone.left_out}
+
+
 @pytest.mark.parametrize(("width", "meaning"), [(130, True), (80, False)])
 def test_the_table_shows_each_threshold_with_its_value(width: int, meaning: bool) -> None:
     out = StringIO()
