@@ -17,7 +17,7 @@ from typing import Final
 
 import click
 
-from gateway.local.ports import DEFAULT_BASE, LOOPBACK, MAXIMUM_NODES
+from gateway.local.ports import DEFAULT_BASE, LAST_PORT, LOOPBACK, MAXIMUM_NODES, is_taken
 from gateway.local.run_folder import StateUnreadable
 from loadtests import cluster
 from loadtests.cluster import ClusterFailed, LocalCluster
@@ -39,7 +39,9 @@ _STOP_SECONDS: Final = 30.0
 @click.command(context_settings={"ignore_unknown_options": True, "max_content_width": 100})
 @click.option("--scenario", default=None, help="steady, ramp, storm, node-kill, rolling-deploy. Default: steady.")
 @click.option("--ui", is_flag=True, help="With locust's web page, on 127.0.0.1, instead of one run to the end.")
-@click.option("--web-port", type=int, default=_WEB_PORT, show_default=True, help="Port of the web page.")
+@click.option(
+    "--web-port", type=click.IntRange(1, LAST_PORT), default=_WEB_PORT, show_default=True, help="Port of the web page."
+)
 @click.option("--port-base", type=int, default=DEFAULT_BASE, show_default=True, help="First port of the local stack.")
 @click.option(
     "--nodes",
@@ -70,6 +72,10 @@ def program(
     output = _RUN_FOLDERS / f"load-{port_base}" / scenario
     folder = None if url is not None else _RUN_FOLDERS / f"up-{port_base}"
     report, verdict = output / "report.html", output / "verdict.json"
+    if ui and is_taken(web_port):
+        raise click.UsageError(
+            f"port {web_port} of {LOOPBACK} is in use by another program; choose another with --web-port"
+        )
     for earlier in (report, verdict):
         # Or a run that does not begin would be told by the report of the one before it.
         earlier.unlink(missing_ok=True)

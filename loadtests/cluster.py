@@ -242,7 +242,9 @@ def _run(module: str, folder: Path, *arguments: str) -> None:
     except subprocess.TimeoutExpired:
         raise ClusterFailed(f"`{module} {arguments[0]}` was not done within {START_SECONDS:g} s") from None
     if done.returncode:
-        raise ClusterFailed(done.stderr.strip() or f"`{module} {arguments[0]}` failed with {done.returncode}")
+        raise ClusterFailed(
+            done.stderr.strip().removeprefix("error: ") or f"`{module} {arguments[0]}` failed with {done.returncode}"
+        )
 
 
 def _state(status: NodeStatus) -> str:

@@ -35,7 +35,7 @@ _FREE_BASES: Final = range(20_000, 32_000, BLOCK)
 _FREE_PORTS: Final = range(20_000, 32_000)
 """Where free ports are looked for: below the ports that systems give to outgoing connections, because a client that
 dials a dead port of that range again and again may end up connected to itself and occupy it."""
-_LAST_PORT: Final = 65_535
+LAST_PORT: Final = 65_535
 _MOST_HELD: Final = 64
 """Ports that are kept for whom they were given to: those of some stacks."""
 _held: deque[int] = deque()
@@ -103,8 +103,8 @@ class PortPlan:
         """
         if not 1 <= nodes <= MAXIMUM_NODES:
             raise ValueError(f"a local stack has 1 to {MAXIMUM_NODES} nodes, not {nodes}")
-        if not 1 <= base <= _LAST_PORT - BLOCK + 1:
-            raise ValueError(f"the port base must be 1 to {_LAST_PORT - BLOCK + 1}, not {base}")
+        if not 1 <= base <= LAST_PORT - BLOCK + 1:
+            raise ValueError(f"the port base must be 1 to {LAST_PORT - BLOCK + 1}, not {base}")
         return cls(
             base,
             {
@@ -158,7 +158,7 @@ class PortPlan:
 
     def taken(self) -> tuple[int, ...]:
         """Return the ports on which somebody listens now."""
-        return tuple(port for port in self.all() if _is_taken(port))
+        return tuple(port for port in self.all() if is_taken(port))
 
     def require_free(self) -> None:
         """Check that the stack can have its ports.
@@ -197,7 +197,8 @@ def _keep(ports: Iterable[int]) -> bool:
     return True
 
 
-def _is_taken(port: int) -> bool:
+def is_taken(port: int) -> bool:
+    """Tell whether somebody listens at a port of the loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # As servers do: connections that linger in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

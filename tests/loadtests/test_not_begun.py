@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,8 @@ import pytest
 from gateway.adapters.authentication import HashParameters, hash_secret, users_line
 from gateway.local.ports import LOOPBACK, free_port
 from gateway.settings import StaticUsers
+from loadtests import cluster
+from loadtests.cluster import ClusterFailed
 from tests.support.nodes import running_node
 from tests.support.times import time_limit
 
@@ -81,3 +84,32 @@ async def test_what_is_no_url_is_told(tmp_path: Path) -> None:
     assert code == NOT_BEGUN, text
     assert "error: 'gateway.example' is not a URL such as ws://127.0.0.1:8100" in text
     assert "Traceback" not in text
+
+
+async def test_a_web_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        port = other.getsockname()[1]
+        code, text = await load(tmp_path, "ws://gateway.example", "--ui", "--web-port", str(port))
+
+    assert code == NOT_BEGUN, text
+    assert f"port {port} of {LOOPBACK} is in use by another program" in text
+    assert "Traceback" not in text
+    assert "report:" not in text
+    assert "Open http" not in text
+
+
+@pytest.mark.parametrize(
+    "option", [("--seconds", "-3"), ("--seconds", "nan"), ("--publishers", "-2"), ("--publish-rate", "0")]
+)
+async def test_numbers_that_make_no_run_are_told(tmp_path: Path, option: tuple[str, str]) -> None:
+    async with running_node() as node:
+        code, text = await load(tmp_path, node.url, *option)
+
+    assert code == NOT_BEGUN, text
+    assert f"argument {option[0]}: {option[1]} is not a number from" in text
+    assert "Traceback" not in text
+
+
+def test_what_the_local_stack_refuses_is_called_an_error_once(tmp_path: Path) -> None:
+    with pytest.raises(ClusterFailed, match=r"^the port base must be 1 to"):
+        cluster.start(tmp_path / ".local" / "up-99999", base=99_999, nodes=1)
