@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,9 +16,11 @@ import orjson
 
 from gateway.cli.arguments import ValueCommand
 from gateway.core.client.urls import in_clear_text
+from gateway.core.topics.selectors import parse_selector
+from gateway.core.topics.topics import parse_topic
 from gateway.core.types import JsonValue
 from gateway.core.wire.codes import Numbering
-from gateway.core.wire.errors import GatewayError
+from gateway.core.wire.errors import GatewayError, InvalidSelector, InvalidTopic
 from gateway.core.wire.publish_packet import FOR_EVER, LONGEST_TTL
 from gateway.settings.client_options import client_options
 from gateway.settings.errors import Unfit
@@ -52,7 +54,17 @@ def pub(topic: str, value: str, *, urls: Sequence[str], principal: str, timeout:
         parsed = orjson.loads(sys.stdin.read() if value == "-" else value)
     except orjson.JSONDecodeError as error:
         raise click.UsageError(f"the value is not JSON ({error}); a text needs its own quotes: '\"open\"'") from None
-    asyncio.run(_publish(topic, parsed, _time_to_live(ttl), urls=urls, principal=principal, seconds=timeout))
+    ttl_seconds = _time_to_live(ttl)
+    _check(parse_topic, topic)
+    asyncio.run(_publish(topic, parsed, ttl_seconds, urls=urls, principal=principal, seconds=timeout))
+
+
+def _check(parse: Callable[[str], object], given: str) -> None:
+    """Refuse what nobody could publish to or subscribe to, before anything is connected."""
+    try:
+        parse(given)
+    except (InvalidTopic, InvalidSelector) as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _time_to_live(given: str | None) -> float | None:
@@ -79,6 +91,7 @@ def sub(
     shell). Recoveries and notices are printed as they come, on standard error unless --json. The principal's secret, if
     it needs one, is taken from GATEWAY_SECRET.
     """
+    _check(parse_selector, selector)
     printer = _Printer(as_json=as_json, count=count)
     asyncio.run(_subscribe(selector, printer, urls=urls, principal=principal, seconds=timeout))
 

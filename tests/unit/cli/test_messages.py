@@ -281,3 +281,17 @@ def test_sub_tells_when_its_session_ends(run: Run, session: FakeSession) -> None
 
 def test_an_empty_url_is_told(run: Run, session: FakeSession) -> None:
     assert run("sub", "**", "--url", " ,").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [(("pub", "a/*", "1"), "a topic names one thing"), (("pub", "a//b", "1"), "a//b"), (("sub", "a//*"), "a//*")],
+)
+def test_what_is_no_topic_or_selector_is_misuse_and_connects_nobody(
+    run: Run, session: FakeSession, arguments: tuple[str, ...], why: str
+) -> None:
+    result = run(*arguments)
+
+    assert result.code == 2, result.err
+    assert why in result.err
+    assert session.connected == []
