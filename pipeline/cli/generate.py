@@ -14,13 +14,18 @@ from pipeline.cli.options import configured, needed
 from pipeline.cli.output import Teller, result
 from pipeline.configuration import Configuration
 from pipeline.errors import NotReady
-from pipeline.generate import Scale, usual_hours, write_bronze, write_grid
+from pipeline.generate import GREATEST_SEED, LEAST_NODES, MOST_NODES, Scale, usual_hours, write_bronze, write_grid
 
 
 @click.command()
 @click.option("--events", metavar="N", type=click.IntRange(1), default=1_000_000, show_default=True, help="How many.")
 @click.option(
-    "--seed", metavar="N", type=click.IntRange(0), default=1, show_default=True, help="Same seed, same journal."
+    "--seed",
+    metavar="N",
+    type=click.IntRange(0, GREATEST_SEED),
+    default=1,
+    show_default=True,
+    help="Same seed, same journal.",
 )
 @click.option(
     "--hours",
@@ -28,7 +33,14 @@ from pipeline.generate import Scale, usual_hours, write_bronze, write_grid
     type=click.FloatRange(1, 8_784),
     help="In which they happen, about. [default: 1 to 24, as many fill]",
 )
-@click.option("--nodes", metavar="N", type=click.IntRange(3), default=6, show_default=True, help="Of the cluster.")
+@click.option(
+    "--nodes",
+    metavar="N",
+    type=click.IntRange(LEAST_NODES, MOST_NODES),
+    default=6,
+    show_default=True,
+    help=f"Of the cluster, {MOST_NODES} at most.",
+)
 @click.option(
     "--into",
     type=click.Choice(["lake", "grid"]),

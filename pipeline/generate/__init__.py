@@ -12,8 +12,20 @@ in which nodes flushed them.
 
 from pipeline.generate.bronze import write_bronze
 from pipeline.generate.grid import write_grid
-from pipeline.generate.journal import Scale, Slice, slices, usual_hours
+from pipeline.generate.journal import GREATEST_SEED, LEAST_NODES, MOST_NODES, Scale, Slice, slices, usual_hours
 from pipeline.generate.records import records
 from pipeline.generate.tables import events_table
 
-__all__ = ["Scale", "Slice", "events_table", "records", "slices", "usual_hours", "write_bronze", "write_grid"]
+__all__ = [
+    "GREATEST_SEED",
+    "LEAST_NODES",
+    "MOST_NODES",
+    "Scale",
+    "Slice",
+    "events_table",
+    "records",
+    "slices",
+    "usual_hours",
+    "write_bronze",
+    "write_grid",
+]

@@ -134,13 +134,14 @@ class World:
         return self.takers[rows], self.counts[rows]
 
 
-def plan(random: np.random.Generator, *, begins: int, length: int, nodes: int) -> World:
+def plan(random: np.random.Generator, *, begins: int, length: int, needed: int, nodes: int) -> World:
     """Plan a world.
 
     Args:
         random: to draw from.
         begins: first instant.
-        length: until the end of the plan; nothing happens to nodes later.
+        length: of the whole, by which things go wrong more or less often; nothing happens to nodes later.
+        needed: what is planned of it: nobody looks at what comes later.
         nodes: how many, at least three.
     """
     world = World(begins)
@@ -149,7 +150,7 @@ def plan(random: np.random.Generator, *, begins: int, length: int, nodes: int) -
     at = begins + FIRST_ACT
     for act in cycle(ACTS):
         at += int(gap * random.uniform(0.7, 1.3))
-        if at >= begins + length:
+        if at >= begins + min(length, needed):
             break
         at = _perform(world, act, random, at, current)
     _who_takes_clients(world)
@@ -203,11 +204,17 @@ def _start(world: World, node: int, release: int, at: int) -> int:
 
 
 def _who_takes_clients(world: World) -> None:
-    instants = {world.begins}
-    for run in world.runs:
-        instants |= {run.begins, run.ends, run.drains, run.hangs, run.wakes}
-    changes = sorted(instants)
-    takers = [[number for number, run in enumerate(world.runs) if run.takes_clients(at)] for at in changes]
+    concerned: dict[int, set[int]] = {world.begins: set()}
+    for number, run in enumerate(world.runs):
+        for at in (run.begins, run.ends, run.drains, run.hangs, run.wakes):
+            concerned.setdefault(at, set()).add(number)
+    changes = sorted(concerned)
+    takers: list[list[int]] = []
+    taking: set[int] = set()
+    for at in changes:
+        taking -= concerned[at]
+        taking |= {number for number in concerned[at] if world.runs[number].takes_clients(at)}
+        takers.append(sorted(taking))
     width = max(map(len, takers))
     # Before the first node has started, clients find the first one as soon as it has.
     takers = [row or [0] for row in takers]

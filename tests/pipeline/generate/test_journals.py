@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -15,7 +16,8 @@ from gateway.core.types import SessionId
 from pipeline.cli.program import program, run
 from pipeline.generate import Scale, slices, write_bronze
 from pipeline.generate.texts import session_letters, streams_of
-from pipeline.generate.units import Numbers
+from pipeline.generate.units import HOUR, Numbers
+from pipeline.generate.world import plan
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -97,3 +99,30 @@ def test_the_command_writes_bronze_once(tmp_path: Path, capsys: pytest.CaptureFi
     assert list((tmp_path / "bronze").rglob("*.parquet"))
     assert run(arguments) == 2
     assert "holds events already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--seed", "99999999999999999999"), ("--nodes", "100000")])
+def test_a_number_beyond_what_can_be_had_is_misuse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    assert run(["generate", "--events", "10", option, value, "--lake", str(tmp_path)]) == 2
+    assert f"'{option}': {value} is not in the range" in capsys.readouterr().err
+
+
+def test_no_more_is_planned_than_a_journal_needs() -> None:
+    """A hundred events are there within minutes, however many hours were asked for; what comes first stays the same."""
+    short, whole = (
+        plan(np.random.default_rng(3), begins=0, length=8_784 * HOUR, needed=needed * HOUR, nodes=6)
+        for needed in (50, 500)
+    )
+    assert len(short.runs) < len(whole.runs) / 5
+    assert short.resets == whole.resets[: len(short.resets)]
+    first = next(slices(Scale(100, hours=8_784)))
+    assert max(run.begins for run in first.world.runs) < first.world.begins + 4 * HOUR
+
+
+def test_a_plan_tells_who_takes_clients_at_every_change() -> None:
+    world = plan(np.random.default_rng(5), begins=0, length=100 * HOUR, needed=100 * HOUR, nodes=5)
+    for at, takers, count in zip(world.changes, world.takers, world.counts, strict=True):
+        wanted = [number for number, run in enumerate(world.runs) if run.takes_clients(int(at))]
+        assert list(takers[:count]) == (wanted or [0])
