@@ -124,7 +124,8 @@ def open_websocket(url: str, *, seconds: float) -> WebSocketTransport:
     connection = _Socket(skip_utf8_validation=True)
     try:
         connection.connect(  # type: ignore[no-untyped-call]
-            url,
+            # Other clients take http and https as well; this library does not.
+            f"ws{url.removeprefix('http')}" if url.startswith("http") else url,
             timeout=seconds,
             subprotocols=[SUBPROTOCOL],
             # A client that is no browser has no origin (protocol 1.4); the library would make one up.

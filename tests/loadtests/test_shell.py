@@ -10,6 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from gateway.core.client.endings import CannotConnect
+from loadtests.shell.transport import open_websocket
 from tests.support.scripted_server import Peer, ScriptedServer
 from tests.support.times import time_limit
 
@@ -301,3 +305,17 @@ async def test_a_request_that_a_node_closes_for_is_reported_and_not_sent_again()
         assert "request 1 ended a connection" in (await driver.event("violated"))["message"]
         assert (await driver.event("refused"))["kind"] == "RequestRefused"
         await driver.event("recovered")
+
+
+@pytest.mark.parametrize(("given", "wanted"), [("http", "ws"), ("https", "wss"), ("ws", "ws"), ("wss", "wss")])
+def test_urls_are_taken_as_other_clients_take_them(monkeypatch: pytest.MonkeyPatch, given: str, wanted: str) -> None:
+    asked: list[str] = []
+
+    def refuse(_self: object, url: str, **_options: object) -> None:
+        asked.append(url)
+        raise OSError("not here")
+
+    monkeypatch.setattr("loadtests.shell.transport._Socket.connect", refuse)
+    with pytest.raises(CannotConnect, match=f"{given}://gateway.example/v1/connect cannot be reached"):
+        open_websocket(f"{given}://gateway.example/v1/connect", seconds=1)
+    assert asked == [f"{wanted}://gateway.example/v1/connect"]
