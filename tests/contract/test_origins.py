@@ -277,6 +277,20 @@ async def test_a_removal_begins_a_history_anew(harness: Harness) -> None:
     assert await values_in_history(grid) == [b"", b"3", b"4"]
 
 
+async def test_a_history_that_begins_anew_is_still_found_by_sweeps(harness: Harness) -> None:
+    """What sweeps do not find stays for ever, also when its topic is forgotten."""
+    grid = await harness.grid()
+    for number, text in enumerate(["1", "", "2", ""], 1):
+        assert isinstance((await apply(grid, event(text, LOG, version=number, history=LIMITS)))[0], Taken)
+        kept = await grid.history.topics(topic_of(LOG), step=None, count=100)
+        assert list(kept.topics) == [LOG], f"after event {number}"
+    together = [event(text, LOG, version=number, history=LIMITS) for number, text in enumerate(["3", "", ""], 5)]
+    assert all(isinstance(each, Taken) for each in await apply(grid, *together))
+    kept = await grid.history.topics(topic_of(LOG), step=None, count=100)
+    assert list(kept.topics) == [LOG]
+    assert await values_in_history(grid) == [b""]
+
+
 async def test_clusters_of_which_a_history_knows_are_bounded(harness: Harness) -> None:
     """The history has events of ``MOST_ORIGINS`` clusters, and this is of a further one."""
     grid = await harness.grid()

@@ -74,13 +74,13 @@ end
 
 -- Begins to write to a log, unless that was done, and counts what the caller tells of it. Returns the event that its next
 -- entry follows; nothing if the partition has as many logs as it may, and this is a new one. Of a topic that has no event
--- before, it is asked in any case.
+-- before, and of one whose log was dropped in this step, it is asked in any case: sweeps find a log by its count alone.
 local function begin_log(logs, topic, number, before)
   local taken, told = logs.taken[number], logs.told[number]
   if taken then
     return taken[1]
   end
-  if before and not told then
+  if before and not told and logs.dropped ~= topic then
     return before
   end
   local added = told and told[1] or 1
@@ -204,6 +204,7 @@ local function tools()
     redis.call('DEL', key)
     redis.call('HDEL', all.logs, topic)
     redis.call('HDEL', all.marks, topic)
+    all.dropped = topic
     local total, known = string.match(found[2] or '', '^(%d+) (%d+%-%d+)$')
     if edge then
       local generation, sequence = string.match(edge, '^(%d+)-(%d+)$')
