@@ -175,8 +175,8 @@ class TailBatch(NamedTuple):
 
     Attributes:
         partition: which topic partition.
-        values: the publishes; ``restored`` values are among them.
-        position: of the last of them.
+        values: the publishes; ``restored`` values are among them. None if all of the entries were of other programs.
+        position: of the last entry.
         arrived: places in ``values`` of what was not published here, and how it came; None for a restored value, of
             which that is not known any more.
     """

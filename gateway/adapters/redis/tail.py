@@ -355,10 +355,10 @@ class RedisTail:
         if first == 0:  # the marker that opens a generation
             entries = entries[1:]
         arrived: dict[int, Arrived | None] = {}
+        # Also if nothing of it is a publish of the gateway: others wait for this place.
         values = self._values(follow, entries, arrived)
-        if values:
-            position = StreamPosition(GridGeneration(generation), last)
-            self._put(follow, TailBatch(follow.partition, values, position, arrived or PUBLISHED_HERE))
+        position = StreamPosition(GridGeneration(generation), last)
+        self._put(follow, TailBatch(follow.partition, values, position, arrived or PUBLISHED_HERE))
 
     def _without_foreign(self, follow: _Follow, entries: Sequence[Any]) -> Sequence[Any]:
         """Leave out what has ids that Redis made up for another program, and have it deleted: nothing can follow it."""

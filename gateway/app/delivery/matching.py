@@ -83,11 +83,12 @@ class MatchingQueue:
     Attributes:
         apply: as given.
         failed: as given.
+        waiting: what came together and waits, in order; there may be nothing in it.
         values: that wait.
         size: bytes of them.
     """
 
-    __slots__ = ("_is_full", "_is_told", "_waiting", "apply", "failed", "size", "start", "values")
+    __slots__ = ("_is_full", "_is_told", "apply", "failed", "size", "start", "values", "waiting")
 
     def __init__(
         self,
@@ -99,31 +100,31 @@ class MatchingQueue:
         self.failed = failed
         self._is_full = is_full
         self._is_told = False
-        self._waiting: deque[_Portion] = deque()
+        self.waiting: deque[_Portion] = deque()
         self.values = 0
         self.size = 0
 
     @property
     def first(self) -> _Portion:
         """What has waited for longest; something does."""
-        return self._waiting[0]
+        return self.waiting[0]
 
     def applied(self) -> Sequence[TopicValue]:
         """List what has been applied of what came last, though not all that came with it: nearly always nothing."""
-        if not self._waiting:
+        if not self.waiting:
             return ()
-        first = self._waiting[0]
+        first = self.waiting[0]
         return first.values[: first.applied]
 
     def when_done(self, done: Callable[[], None]) -> None:
         """Have *done* called when what came last has been applied; never if the queue is dropped before, or was."""
-        if self._waiting:
-            self._waiting[-1].done = done
+        if self.waiting:
+            self.waiting[-1].done = done
 
     def append(self, values: Sequence[TopicValue], applied: int) -> None:
         """Let values wait, of which so many have been applied or are about to be."""
         portion = _Portion(values, applied)
-        self._waiting.append(portion)
+        self.waiting.append(portion)
         self.values += len(values)
         self.size += portion.size
         if not self._is_told and (self.values >= QUEUE_VALUES or self.size >= QUEUE_BYTES):
@@ -132,7 +133,7 @@ class MatchingQueue:
 
     def pop(self) -> None:
         """All values of the first portion have been applied, or are about to be."""
-        portion = self._waiting.popleft()
+        portion = self.waiting.popleft()
         self.values -= len(portion.values)
         self.size -= portion.size
         if self._is_told and self.values < QUEUE_VALUES * READ_ON_BELOW and self.size < QUEUE_BYTES * READ_ON_BELOW:
@@ -141,7 +142,7 @@ class MatchingQueue:
 
     def clear(self) -> None:
         """Forget what waits. Whoever read for the queue reads anew, or no more, and is told nothing."""
-        self._waiting.clear()
+        self.waiting.clear()
         self._is_told = False
         self.values = self.size = 0
 
@@ -171,12 +172,12 @@ class MatchingQueues:
 
         Args:
             queue: theirs.
-            values: in order; one at least.
+            values: in order; none if what came was nothing but a place, which has its turn behind what waits.
 
         Returns:
             Whether all have been applied; if not, ``MatchingQueue.when_done`` tells when they are.
         """
-        if queue.values:
+        if queue.waiting:
             queue.append(values, 0)
             return False
         knows = self._index.knows
@@ -260,7 +261,7 @@ class MatchingQueues:
         if is_done:
             # It leaves before it is applied, which may lead to the queue being dropped.
             queue.pop()
-            if not queue.values:
+            if not queue.waiting:
                 self._turns.remove(queue)
         if end:
             began = self._clock.monotonic()

@@ -48,6 +48,9 @@ class RecentEntries:
     def add(self, batch: TailBatch) -> None:
         """Keep what came next; the oldest goes. The values stay the objects that they are."""
         values = batch.values
+        if not values:
+            self.position = batch.position
+            return
         size = ENTRY_BYTES * len(values)
         for topic, _, _, value, _ in values:
             size += len(topic) + len(value)

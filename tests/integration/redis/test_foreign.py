@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
 from gateway.adapters.memory import MemoryMetrics
 from gateway.adapters.redis import RedisGrid
+from gateway.app.delivery.matching import MatchingQueues
+from gateway.app.delivery.replicas import Replicas
+from gateway.app.runtime.clock import Clock
 from gateway.catalogue import log_events
 from gateway.catalogue.metrics import GRID_FOREIGN_DATA
+from gateway.core.topics.selection_index import SelectionIndex
 from gateway.core.types import EventId, TopicPath, Version
-from gateway.ports import TopicValue
+from gateway.ports import TailBatch, TopicValue
 from tests.integration.redis.support import (
     N1,
     PARTITION,
@@ -24,6 +29,7 @@ from tests.integration.redis.support import (
     values_of,
 )
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 
 pytestmark = pytest.mark.promise("P20")
 
@@ -68,6 +74,55 @@ async def test_a_broken_entry_is_skipped_and_its_stream_goes_on(bench: Bench, fi
     assert len(told) == 1, "an attacker must not fill the log"
     assert reader.lost == []
     await reader.close()
+
+
+@pytest.mark.promise("P6", "P20")
+@pytest.mark.parametrize("fields", [pytest.param(each, id=name) for name, each in BROKEN.items()])
+async def test_nobody_waits_behind_a_broken_entry(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, fields: tuple[str | bytes, ...]
+) -> None:
+    """The end of the stream is where copies of partitions have to come before anybody is sent their values."""
+    grid = await bench.grid()
+    stream = f"{bench.prefix}:{{t{PARTITION}}}:stream"
+    await Publisher(grid).publish(1)
+    index: SelectionIndex[str] = SelectionIndex()
+    failures: list[object] = []
+    replicas = Replicas(
+        grid.topics,
+        grid.tail,
+        queues=MatchingQueues(index, Clock()),
+        changed=lambda _partition, _changes: None,
+        failed=failures.append,
+        lost=lambda partition, bug: failures.append((partition, bug)),
+    )
+
+    async def follow() -> None:
+        async for item in grid.tail.items():
+            assert isinstance(item, TailBatch)
+            replicas.take_in(item, lambda: None)
+
+    values = grid.topics.values
+
+    async def values_behind_which_an_entry_comes(number: int) -> AsyncIterator[Sequence[TopicValue]]:
+        async for page in values(number):
+            yield page
+        await bench.server.call("XADD", stream, f"{grid.generation}-*", *fields)
+
+    following = asyncio.create_task(follow())
+    try:
+        async with time_limit():
+            replicas.hold([PARTITION])
+            await replicas.complete([PARTITION])
+            await bench.server.call("XADD", stream, f"{grid.generation}-*", *fields)
+            await replicas.reach(PARTITION, await grid.topics.position(PARTITION))
+            monkeypatch.setattr(grid.topics, "values", values_behind_which_an_entry_comes)
+            replicas.read_again(PARTITION)
+            await replicas.complete([PARTITION])
+    finally:
+        following.cancel()
+        await asyncio.wait([following])
+        await replicas.close()
+    assert not failures
 
 
 async def test_entries_with_ids_that_redis_made_up_are_removed_and_the_topic_goes_on(bench: Bench) -> None:

@@ -27,6 +27,7 @@ from gateway.core.topics.selections import Selections
 from gateway.core.types import EventId, GridGeneration, TopicPath, Version
 from gateway.ports import StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
 from tests.support.clock import eventually
+from tests.support.times import time_limit
 
 pytestmark = pytest.mark.promise("P20")
 
@@ -236,6 +237,29 @@ async def test_many_small_batches_add_up() -> None:
     turns.cancel()
     assert [world.turns.count(turn) for turn in sorted(set(world.turns))] == [PORTION] * 4
     assert len(world.done) == 4 * PORTION
+
+
+async def test_a_place_without_values_has_its_turn_behind_what_waits() -> None:
+    """Another program may append to a stream what is skipped; whoever waits for that place must not wait for ever."""
+    world = World()
+    turns = await followed(world)
+    first = TailBatch(0, tuple(value(number) for number in range(2 * PORTION)), at(2 * PORTION))
+    places = [TailBatch(0, (), at(2 * PORTION + more)) for more in (1, 2)]
+    last = TailBatch(0, (value(2 * PORTION),), at(2 * PORTION + 3))
+    for each in (first, *places):
+        world.take_in(each)
+    assert world.done == []
+    await world.all_applied()
+    assert world.done == [first, *places]
+    world.take_in(last)
+    await world.all_applied()
+    assert world.topics == [f"a/{number}" for number in range(2 * PORTION + 1)]
+    nothing = TailBatch(0, (), at(2 * PORTION + 4))
+    world.take_in(nothing)
+    turns.cancel()
+    assert world.done == [first, *places, last, nothing], "at once, as nothing waits"
+    async with time_limit():
+        await world.replicas.reach(0, nothing.position)
 
 
 async def test_values_read_from_the_grid_are_matched_in_portions_as_well() -> None:

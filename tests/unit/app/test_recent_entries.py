@@ -81,6 +81,21 @@ def test_an_entry_that_was_skipped_as_foreign_shifts_nothing() -> None:
     assert sequences(recent.after(place(13))) == [14]
 
 
+def test_a_batch_without_values_moves_the_place_and_costs_nothing() -> None:
+    """All of its entries were of another program, which may append as many as it likes."""
+    recent = RecentEntries(place(10))
+    recent.add(batch(11, 12))
+    for sequence in range(13, 10_000):
+        recent.add(TailBatch(PARTITION, (), place(sequence)))
+    recent.add(batch(10_000, 10_001))
+
+    assert recent.position == place(10_001)
+    assert sequences(recent.after(place(11))) == [12, 10_000, 10_001]
+    assert sequences(recent.after(place(5_000))) == [10_000, 10_001]
+    assert sequences(recent.after(place(10_000))) == [10_001]
+    assert (recent.count, len(recent._kept)) == (4, 2)
+
+
 def test_a_restored_value_has_the_event_of_an_earlier_publish_and_its_own_place() -> None:
     recent = RecentEntries(place(10))
     restored = entry(3)._replace(version=Version(12))

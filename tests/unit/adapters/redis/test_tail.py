@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +37,15 @@ def entry(generation: int, sequence: int) -> Any:
     return [b"%d-%d" % (generation, sequence), [b"a/b", b"%d %d" % (sequence, sequence)]]
 
 
+def broken(generation: int, sequence: int) -> Any:
+    return [b"%d-%d" % (generation, sequence), [b"a/b", b"x"]]
+
+
 def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[list[TailItem], RedisTail, GridStub]:
+    return read_entries(position, [entry(*each) for each in entries])
+
+
+def read_entries(position: tuple[int, int], entries: list[Any]) -> tuple[list[TailItem], RedisTail, GridStub]:
     grid = GridStub()
     dialer = Dialer(read_grid_url("redis://127.0.0.1:1/0"), name="n", timeout=1)
     tail = RedisTail(
@@ -49,7 +58,7 @@ def read(position: tuple[int, int], entries: list[tuple[int, int]]) -> tuple[lis
         log=MemoryEventLog(),
     )
     tail.follow(7, StreamPosition(GridGeneration(position[0]), position[1]))
-    tail._take_in(tail._follows[7], [entry(*each) for each in entries])
+    tail._take_in(tail._follows[7], entries)
     return [item for _, item in tail._queue], tail, grid
 
 
@@ -69,8 +78,16 @@ def test_the_marker_of_a_generation_is_no_value() -> None:
     assert isinstance(item, TailBatch)
     assert len(item.values) == 1
     items, tail, _ = read((0, 0), [(2, 0)])
-    assert items == []
+    assert items == [TailBatch(7, (), StreamPosition(GridGeneration(2), 0))]
     assert tail._follows[7].after == "2-0"
+
+
+@pytest.mark.promise("P20")
+async def test_the_place_is_told_though_all_entries_were_skipped() -> None:
+    """Copies of partitions wait for the end of the stream, whatever another program has put there."""
+    items, tail, _ = read_entries((2, 5), [broken(2, 6), broken(2, 7)])
+    assert items == [TailBatch(7, (), StreamPosition(GridGeneration(2), 7))]
+    assert tail._follows[7].after == "2-7"
 
 
 def test_a_new_generation_is_a_lost_position_and_makes_the_link_look() -> None:
