@@ -440,6 +440,7 @@ class Node:
         # The listeners must be there before the grid says its first word.
         self._background.forever(self._grid_recovery.watch, "grid-changes")
         self._background.forever(self.sessions.delivery.run, "grid-tail")
+        self._background.forever(self.sessions.delivery.removals.run, "removal-sweeper")
         self._background.forever(self._membership.hear_claims, "claimed-elsewhere")
         self._background.forever(self.revocations.follow, "revocations")
         self._background.forever(self.revocations.forget, "forget-revocations")

@@ -42,6 +42,8 @@ from tests.support.machines import PLENTY
 GENERATION = GridGeneration(1)
 ME = NodeRef(NodeId("n1"), "i1")  # type: ignore[arg-type]
 STORED_UNDER = StoredUnder(GENERATION, 0)
+WINDOW = 600.0
+"""The longest window that a session may have."""
 PARAMETERS = StreamParameters(
     resend_packets=1_000,
     resend_bytes=1_000_000,
@@ -105,6 +107,8 @@ class Published:
     Attributes:
         kept: entries that a stream keeps.
         reads: stretches of streams that were read again.
+        forgotten: by partition, the highest version of a removal that it has forgotten.
+        asked: how many topics were read together, each time.
     """
 
     def __init__(self) -> None:
@@ -113,6 +117,8 @@ class Published:
         self.reads = 0
         self.values_of: defaultdict[int, dict[TopicPath, TopicValue]] = defaultdict(dict)
         self.ends: defaultdict[int, int] = defaultdict(int)
+        self.forgotten: defaultdict[int, int] = defaultdict(int)
+        self.asked: list[int] = []
         self.follows: list[int] = []
 
     def publish(self, topics: Sequence[str], text: bytes = b"0") -> TailBatch:
@@ -124,11 +130,19 @@ class Published:
             known = self.values_of[number].get(topic)
             self.ends[number] += 1
             event = EventId(f"{number}-{GENERATION}-{self.ends[number]}")
-            version = Version(1 if known is None else known.version + 1)
+            version = Version((self.forgotten[number] if known is None else known.version) + 1)
             value = self.values_of[number][topic] = TopicValue(topic, version, event, text)
             batch.append(value)
         self.streams[number] += batch
         return TailBatch(number, tuple(batch), StreamPosition(GENERATION, self.ends[number]))
+
+    def forget(self, *topics: str) -> None:
+        """Forget removals; topics that come later have versions above theirs (ADR 0021)."""
+        for path in topics:
+            number = topic_partition(TopicPath(path), 1)
+            removal = self.values_of[number].pop(TopicPath(path))
+            assert not removal.value
+            self.forgotten[number] = max(self.forgotten[number], removal.version)
 
     # What ``TopicStore`` and ``TopicTail`` do.
 
@@ -152,6 +166,8 @@ class Published:
         return len(values)
 
     async def read(self, topics: Sequence[TopicPath]) -> list[TopicValue | None]:
+        self.asked.append(len(topics))
+        await asyncio.sleep(0)
         return [self.values_of[topic_partition(topic, 1)].get(topic) for topic in topics]
 
     def follow(self, partition: int, _: StreamPosition) -> None:
@@ -176,6 +192,7 @@ class DeliveryBench:
         too_slow: sessions that were found to be.
         failures: bugs that were met.
         clock: time.
+        time: of that clock, to be moved.
         log: what the delivery told.
     """
 
@@ -187,7 +204,8 @@ class DeliveryBench:
         self.grid = Published()
         self.metrics = MemoryMetrics()
         self._parameters = parameters
-        self.clock = Clock(monotonic=SteppingClock(step))
+        self.time = SteppingClock(step)
+        self.clock = Clock(monotonic=self.time)
         self.log = log = MemoryEventLog()
         journal: Any = SimpleNamespace(traffic=None)
         surroundings: Any = SimpleNamespace(
@@ -201,6 +219,7 @@ class DeliveryBench:
             background=Background(log),
             parameters=SimpleNamespace(
                 topic_depth=1,
+                max_window=WINDOW,
                 replay_events=5_000,
                 counted_roots=frozenset(),
                 high_water=65_536,

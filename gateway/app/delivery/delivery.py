@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Final
@@ -22,7 +21,8 @@ from gateway.app.delivery.measurements import RootCounts, TailLag
 from gateway.app.delivery.partition import SEARCH_AT_ONCE, Partition
 from gateway.app.delivery.presence_watch import PresenceWatch
 from gateway.app.delivery.read_barrier import NEVER, ReadBarrier
-from gateway.app.delivery.replay.replay import Replay
+from gateway.app.delivery.removal_sweeper import RemovalSweeper
+from gateway.app.delivery.replay.replay import Replay, selectors_of
 from gateway.app.delivery.replay.replays import Replays
 from gateway.app.delivery.replicas import Change, Replicas
 from gateway.app.delivery.watchers import Watchers
@@ -36,11 +36,10 @@ from gateway.catalogue import metrics as catalogue
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selection_index import SelectionIndex
 from gateway.core.topics.selections import Selections
-from gateway.core.topics.selectors import NO_PARTITIONS, Selector, parse_selector, partitions
+from gateway.core.topics.selectors import NO_PARTITIONS, Selector, partitions
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import EventId, RequestNumber, TopicPath
 from gateway.core.wire import codec
-from gateway.core.wire.errors import InvalidSelector
 from gateway.core.wire.packets import Notice
 from gateway.core.wire.support import understands
 from gateway.ports import PositionLost, TailBatch, TopicValue
@@ -73,6 +72,7 @@ class Delivery:
 
     Attributes:
         replicas: this node's copies of topic partitions.
+        removals: lets go of what they keep of removed topics.
         barrier: tells whether they are as new as what a session has seen at another node.
         lag: how far behind the streams it is.
         watchers: who is sent topics of the system.
@@ -109,7 +109,9 @@ class Delivery:
             lost=self._failed_to_deliver,
             completed=self._completed,
             brought_last=HistoryRestorer(context).restore,
+            removed=self._removed,
         )
+        self.removals = RemovalSweeper(context, self.replicas, self._feeds, self._index.match)
         self.barrier = ReadBarrier(context, self.replicas)
         self.replays = Replays(context, self.replicas, self.barrier, self._hold)
         self._background = context.background
@@ -291,7 +293,7 @@ class Delivery:
         refused = frozenset(replay.refused)
         if not self.barrier.passed(refused, session.elsewhere_until):
             raise AssertionError("a replay was not settled in the turn in which it is sent")
-        selectors, had, missed = _parsed(unfinished), session.selections, replay.packets()
+        selectors, had, missed = selectors_of(unfinished), session.selections, replay.packets()
         if selectors:
             again = {each.text for each in selectors.values()}
             had = Selections([each for each in had.entries if each.selector.text not in again])
@@ -450,6 +452,9 @@ class Delivery:
                 topics[topic] = partition
         return topics, [partition for number in searched if (partition := self.replicas.get(number))]
 
+    def _removed(self, partition: Partition, topics: Iterable[TopicPath]) -> None:
+        self.removals.note(partition, topics)
+
     # --- Updates ------------------------------------------------------------------------------------------------------
 
     def _changed(self, partition: Partition, changes: Sequence[Change]) -> None:
@@ -589,12 +594,3 @@ class Delivery:
             if understands(session.supports, notice.code):
                 session.machine.submit(outgoing)
                 self._flusher.mark(session)
-
-
-def _parsed(unfinished: Mapping[RequestNumber, str]) -> dict[RequestNumber, Selector]:
-    """Read selectors; what is none was never subscribed to."""
-    selectors: dict[RequestNumber, Selector] = {}
-    for request, text in unfinished.items():
-        with suppress(InvalidSelector):
-            selectors[request] = parse_selector(text)
-    return selectors

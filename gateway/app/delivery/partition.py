@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,7 +11,7 @@ from gateway.app.delivery.matching import MatchingQueue
 from gateway.app.delivery.recent_entries import RecentEntries
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selectors import Selector, matches
-from gateway.core.types import GridGeneration, TopicPath
+from gateway.core.types import EventId, GridGeneration, TopicPath, Version
 from gateway.core.wire import codec
 from gateway.ports import StreamPosition, TopicValue
 
@@ -31,22 +32,31 @@ NOWHERE: Final = StreamPosition(GridGeneration(0), 0)
 """The place in a stream that is not followed yet."""
 
 
+NOTHING: Final = TopicValue(TopicPath(""), Version(0), EventId(""), b"")
+"""Stands at a place that no topic has."""
+
+
 class TopicValues:
-    """The newest value of each topic. Each topic has a place, in the order in which they came, and keeps it.
+    """The newest value of each topic. Each topic has a place, and keeps it for as long as it is here.
 
     So whoever goes through all of them in several steps knows by one number what it has seen, whatever changes
-    meanwhile.
+    meanwhile. A topic that is let go of leaves its place to the next new one: there are no more places than there were
+    topics at once. Who has passed that place has not seen the new one, as of a topic at a place behind all others.
 
     Attributes:
         places: where the value of each topic is.
-        newest: the values by place. What stands at a place that no topic has any more was its last value.
+        newest: the values by place; ``NOTHING`` at a place that no topic has.
+        refilled: topics that have got the place of another one, since somebody began to keep this list; None if nobody
+            does.
     """
 
-    __slots__ = ("newest", "places")
+    __slots__ = ("_free", "newest", "places", "refilled")
 
     def __init__(self) -> None:
         self.places: dict[TopicPath, int] = {}
         self.newest: list[TopicValue] = []
+        self.refilled: list[TopicPath] | None = None
+        self._free: list[int] = []
 
     def __len__(self) -> int:
         return len(self.places)
@@ -64,22 +74,31 @@ class TopicValues:
 
     @property
     def end(self) -> int:
-        """The place that the next new topic gets."""
+        """The place behind all that topics have, or have had."""
         return len(self.newest)
 
     def at(self, place: int) -> TopicValue | None:
         """Return the newest value at a place; None if its topic has been let go of."""
         value = self.newest[place]
-        return value if self.places.get(value.topic) == place else None
+        return None if value is NOTHING else value
 
     def add(self, value: TopicValue) -> None:
         """Take in the value of a topic that is not here yet."""
-        self.places[value.topic] = len(self.newest)
-        self.newest.append(value)
+        if self._free:
+            place = self.places[value.topic] = self._free.pop()
+            self.newest[place] = value
+            if self.refilled is not None:
+                self.refilled.append(value.topic)
+        else:
+            self.places[value.topic] = len(self.newest)
+            self.newest.append(value)
 
     def remove(self, topic: TopicPath) -> None:
-        """Let go of a topic, if it is here. Its place stays empty, so that the others keep theirs."""
-        self.places.pop(topic, None)
+        """Let go of a topic, if it is here. Its place is free, and the others keep theirs."""
+        place = self.places.pop(topic, None)
+        if place is not None:
+            self.newest[place] = NOTHING
+            self._free.append(place)
 
 
 class Snapshots:
@@ -127,6 +146,9 @@ class Partition:
         values: the newest value of each topic.
         snapshots: encoded, of those that were asked for last.
         recent: what its stream brought last.
+        removals: topics that were removed, and when that was noted or the grid was last asked whether it remembers it,
+            the earliest first; some of them may have a value again.
+        departures: the same of topics of presence, which the grid forgets sooner.
         generation: of the grid when the entries were written that its stream brings.
         holders: sessions and pending subscriptions that need it.
         complete: set once all values have been read; cleared while they are read again.
@@ -139,12 +161,14 @@ class Partition:
         "_matching",
         "awaited",
         "complete",
+        "departures",
         "generation",
         "holders",
         "number",
         "queue",
         "reader",
         "recent",
+        "removals",
         "snapshots",
         "values",
     )
@@ -154,6 +178,8 @@ class Partition:
         self.values = TopicValues()
         self.snapshots = Snapshots()
         self.recent = RecentEntries(NOWHERE)
+        self.removals: OrderedDict[TopicPath, float] = OrderedDict()
+        self.departures: OrderedDict[TopicPath, float] = OrderedDict()
         self.generation = NOWHERE.grid_generation
         self._matching: dict[Selector, tuple[TopicPath, ...]] = {}
         self.holders = 0
@@ -250,6 +276,13 @@ class Partition:
     def knows(self, selector: Selector) -> bool:
         """Tell whether ``matching`` finds the topics of a selector without a search."""
         return selector.literal or selector in self._matching
+
+    def let_go(self, topic: TopicPath) -> None:
+        """Keep nothing of a topic; whoever calls it says ``extended`` then."""
+        self.values.remove(topic)
+        self.snapshots.forget(topic)
+        self.removals.pop(topic, None)
+        self.departures.pop(topic, None)
 
     def extended(self) -> None:
         """A topic has come that was not here before, or has gone."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, TypeAlias
 
+from gateway.core.types import TopicPath
 from gateway.ports import ENTRY_BYTES, StreamPosition, TailBatch, TopicValue
 
 RECENT_ENTRIES: Final = 2_000
@@ -45,21 +46,29 @@ class RecentEntries:
         self.count = 0
         self.bytes = 0
 
-    def add(self, batch: TailBatch) -> None:
-        """Keep what came next; the oldest goes. The values stay the objects that they are."""
+    def add(self, batch: TailBatch) -> list[TopicPath]:
+        """Keep what came next; the oldest goes. The values stay the objects that they are.
+
+        Returns:
+            The topics of the removals among them: here each value is looked at anyway.
+        """
         values = batch.values
+        removed: list[TopicPath] = []
         if not values:
             self.position = batch.position
-            return
+            return removed
         size = ENTRY_BYTES * len(values)
         for topic, _, _, value, _ in values:
             size += len(topic) + len(value)
+            if not value:
+                removed.append(topic)
         self._kept.append((values, size, self.position, batch.position))
         self.position = batch.position
         self.count += len(values)
         self.bytes += size
         while self.count > RECENT_ENTRIES or self.bytes > RECENT_BYTES:
             self._drop_oldest()
+        return removed
 
     def _drop_oldest(self) -> None:
         """Drop the oldest batch; of one that is too large by itself, its second half stays."""

@@ -17,7 +17,7 @@ from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.recent_entries import RecentEntries
 from gateway.app.runtime.portions import portions
 from gateway.core.topics.versions import is_later
-from gateway.core.types import EventId, GridGeneration, Version
+from gateway.core.types import EventId, GridGeneration, TopicPath, Version
 from gateway.ports import GridUnavailable, StreamPosition, TailBatch, TopicStore, TopicTail, TopicValue
 
 RETRY_READ: Final = 0.2
@@ -53,6 +53,10 @@ async def _nothing(_: Sequence[TopicValue]) -> None:
     """Nothing is done with it."""
 
 
+def _not_noted(_: Partition, __: Iterable[TopicPath]) -> None:
+    """Nobody wants to know."""
+
+
 class Replicas:
     """All partitions this node has a copy of.
 
@@ -65,6 +69,7 @@ class Replicas:
         lost: told of a bug met in what a stream brought, and of which partition: its values have to be read again.
         completed: told of a partition all values of which have been read, or read again.
         brought_last: given what the stream of a partition brought last before the grid lost writes.
+        removed: told of removals that a partition may have now, with the topics of each portion of them at once.
 
     Attributes:
         restored: values that were written back into a grid that had lost them.
@@ -83,7 +88,9 @@ class Replicas:
         lost: Callable[[int, Exception], None],
         completed: Callable[[Partition], None] = _nobody,
         brought_last: Callable[[Sequence[TopicValue]], Awaitable[None]] = _nothing,
+        removed: Callable[[Partition, Iterable[TopicPath]], None] = _not_noted,
     ) -> None:
+        self._removed = removed
         self._brought_last = brought_last
         self._completed = completed
         self._store = store
@@ -185,7 +192,8 @@ class Replicas:
 
     def _applied(self, partition: Partition, queue: MatchingQueue, batch: TailBatch) -> None:
         if partition.queue is queue:  # else its stream is followed anew since
-            partition.recent.add(batch)
+            if removed := partition.recent.add(batch):
+                self._removed(partition, removed)
             self.moved.add(partition.number)
             if partition.awaited:
                 partition.advanced()
@@ -268,13 +276,18 @@ class Replicas:
     async def _apply_page(self, partition: Partition, page: Sequence[TopicValue]) -> None:
         """Apply values that were read; it takes its turns like what a stream brings."""
         applied: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue = MatchingQueue(lambda values: self._apply(partition, values, live=False), applied.set_exception)
+        queue = MatchingQueue(lambda values: self._apply_read(partition, values), applied.set_exception)
         try:
             if page and not self._queues.put(queue, page):
                 queue.when_done(lambda: applied.set_result(None))
                 await applied
         finally:
             self._queues.drop(queue)
+
+    def _apply_read(self, partition: Partition, values: Sequence[TopicValue]) -> None:
+        self._apply(partition, values, live=False)
+        if removed := [each.topic for each in values if not each.value]:
+            self._removed(partition, removed)
 
     async def _until_given_back(self, partition: Partition, known: Sequence[TopicValue | None]) -> None:
         """Give back what the grid has lost, however long it refuses that: it can be read meanwhile.
@@ -312,7 +325,7 @@ class Replicas:
             found = list(zip(batch, await self._store.read([each.topic for each in batch]), strict=True))
             # What was published since has another event: the stream brings it, behind the updates before it.
             given = [now for each, now in found if now is not None and now.event == each.event]
-            self._apply(partition, given, live=False)
+            self._apply_read(partition, given)
             gone = [each for each, now in found if now is None]
             # The removal itself is not known any more; its version was higher, and so is that of all that follows.
             removals = [
@@ -320,8 +333,9 @@ class Replicas:
             ]
             self._apply(partition, removals, live=False)
             for each in gone:
-                partition.values.remove(each.topic)
-                partition.snapshots.forget(each.topic)
+                known = partition.values.get(each.topic)
+                if known is not None and not known.value:  # else it was published while the grid answered
+                    partition.let_go(each.topic)
             if gone:
                 partition.extended()
 
@@ -375,5 +389,7 @@ def _take_out(known: list[TopicValue | None], partition: Partition, page: Sequen
         if place is None or place >= len(known):
             continue  # it was not known
         before = known[place]
-        if before is not None and (before.event == value.event or not is_later(before.event, value.event)):
+        if before is None or before.topic != value.topic:
+            continue  # that topic has been let go of, and this one has got its place
+        if before.event == value.event or not is_later(before.event, value.event):
             known[place] = None

@@ -276,9 +276,10 @@ class ValuePages:
         copy = self._replicas.get(number)
         if copy is None:
             return
-        order = self._orders.get(number)
-        if order is None or len(order.topics) > DROPPED_SHARE * len(copy.values) + AT_ONCE:
+        order, values = self._orders.get(number), copy.values
+        if order is None or values.refilled is None or len(order.topics) > DROPPED_SHARE * len(values) + AT_ONCE:
             order = self._orders[number] = _Order()
+            values.refilled = []
         # Whoever comes while another one is at it helps it along: a portion is never done twice.
         while order.upto < copy.values.end:
             upto = min(order.upto + AT_ONCE, copy.values.end)
@@ -288,6 +289,13 @@ class ValuePages:
                     order.topics.add(value.topic)
             page.work += upto - order.upto
             order.upto = upto
+            await asyncio.sleep(0)
+        while values.refilled:
+            # Their places were passed when others had them.
+            some, values.refilled = values.refilled[:AT_ONCE], values.refilled[AT_ONCE:]
+            for topic in some:
+                self._orders[number].topics.add(topic)
+            page.work += len(some)
             await asyncio.sleep(0)
 
     async def _looked(self, page: ValuePage) -> None:
@@ -321,5 +329,7 @@ class ValuePages:
 
     def _let_go(self, number: int) -> None:
         del self._kept[number], self._in_use[number]
-        self._orders.pop(number, None)
+        copy = self._replicas.get(number)
+        if self._orders.pop(number, None) is not None and copy is not None:
+            copy.values.refilled = None
         self._replicas.release((number,))

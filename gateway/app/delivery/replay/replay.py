@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+
 from gateway.app.session.session import Session
 from gateway.core.stream.runs import Outgoing, Run
 from gateway.core.topics.selections import Selections
-from gateway.core.types import TopicPath
+from gateway.core.topics.selectors import Selector, parse_selector
+from gateway.core.types import RequestNumber, TopicPath
 from gateway.core.wire import codec
 from gateway.core.wire.codes import NotReplayed
+from gateway.core.wire.errors import InvalidSelector
 from gateway.ports import StreamPosition, TopicValue
 
 
@@ -90,6 +95,15 @@ class Replay:
     def _drop(self, number: int) -> None:
         for run in self.runs.pop(number, ()):
             self.size -= run.size
+
+
+def selectors_of(unfinished: Mapping[RequestNumber, str]) -> dict[RequestNumber, Selector]:
+    """Read the selectors of subscribes; what is none was never subscribed to."""
+    selectors: dict[RequestNumber, Selector] = {}
+    for request, text in unfinished.items():
+        with suppress(InvalidSelector):
+            selectors[request] = parse_selector(text)
+    return selectors
 
 
 def update_of(value: TopicValue) -> Outgoing:
