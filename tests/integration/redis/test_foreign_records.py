@@ -19,7 +19,7 @@ from gateway.core.policy.revocations import Revocation, RevocationKind
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, SessionId, TokenGeneration
 from gateway.ports import ClaimRefused, GridState, JournalBatch, NodeReport, Ownership, SessionRecord, TailBatch
-from tests.contract import queue_users, test_exchanges
+from tests.contract import askers, queue_users
 from tests.contract.test_revocations import Listener
 from tests.integration.redis.support import (
     N1,
@@ -452,12 +452,12 @@ async def test_what_is_sent_to_other_clusters_goes_on_past_a_foreign_entry(bench
 
 async def test_nobody_waits_for_questions_behind_a_foreign_entry(bench: Bench) -> None:
     grid, _ = await measured(bench)
-    user = test_exchanges.User(grid)
+    user = askers.User(grid)
     await grid.sessions.create(user.record)
-    before = await user.handle(test_exchanges.QUOTES)
-    stream = key(bench, "exchanges", f"t{test_exchanges.PARTITION}")
+    before = await user.handle(askers.QUOTES)
+    stream = key(bench, "exchanges", f"t{askers.PARTITION}")
     await bench.server.call("XADD", stream, "*", "temperature", "21.5")
-    after = await user.handle(test_exchanges.QUOTES)
+    after = await user.handle(askers.QUOTES)
     assert after.position.grid_generation == before.position.grid_generation == 1
 
 

@@ -10,8 +10,8 @@ import pytest
 from gateway.adapters.memory import MemoryMetrics
 from gateway.catalogue.metrics import GRID_FOREIGN_DATA
 from gateway.ports import Attached, DeliveriesLost, ExchangesLost, Given, Grid, Handled
+from tests.contract import askers as exchanges
 from tests.contract import queue_users as queues
-from tests.contract import test_exchanges as exchanges
 from tests.integration.redis.support import N2, Bench
 from tests.support.clock import eventually
 
