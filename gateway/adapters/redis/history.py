@@ -159,7 +159,7 @@ class RedisHistory:
         read = 0
         for number, (asked, entries) in enumerate(zip(questions, replies, strict=True)):
             if entries:
-                pages[number] = self._page(partition, asked, entries, may_be_more=len(entries) == ranges[number][-1])
+                pages[number] = await self._first_page(partition, asked, entries, ranges[number])
                 read += len(entries)
                 if read > EVENTS_PER_TURN:
                     read = 0
@@ -227,6 +227,20 @@ class RedisHistory:
         return written
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    async def _first_page(
+        self, partition: int, asked: HistoryQuestion, entries: Sequence[Any], read: Command
+    ) -> HistoryPage:
+        """Make a page of what was read, or of what is behind it where nothing of it is the gateway's."""
+        *command, first, last, name, count = read
+        page = self._page(partition, asked, entries, may_be_more=len(entries) == count)
+        while not page.events and len(entries) == count:
+            first = f"({entries[-1][0].decode()}"
+            entries = await self._batcher.call((*command, first, last, name, count))
+            if not entries:
+                return HistoryPage((), has_gap=False, is_last=True)
+            page = self._page(partition, asked, entries, may_be_more=len(entries) == count)
+        return page
 
     def _range(self, partition: int, asked: HistoryQuestion) -> Command:
         first = "-" if asked.after is None else "({}-{}".format(*place_of(asked.after))

@@ -144,3 +144,21 @@ async def test_foreign_entries_of_a_log_are_skipped(bench: Bench) -> None:
     (page,) = await grid.history.read(PARTITION, [HistoryQuestion(TOPIC, None, 10)])
     assert len(page.events) == 2
     assert not page.has_gap
+
+
+@pytest.mark.promise("P20")
+@pytest.mark.parametrize("more", [0, 1])
+async def test_events_behind_many_foreign_entries_are_read(bench: Bench, more: int) -> None:
+    """Found: a page with nothing but foreign entries was taken for the last one."""
+    grid = await bench.grid()
+    before = await publish(grid, range(1, 3))
+    await publish(grid, range(3, 63), topic=TopicPath("prices/other"))
+    for number in range(3, 43):
+        await bench.server.call(
+            "XADD", key_of(bench, f"log:{TOPIC}"), f"{grid.generation}-{number}", "strange", "entry"
+        )
+    after = await publish(grid, range(63, 63 + more))
+    (page,) = await grid.history.read(PARTITION, [HistoryQuestion(TOPIC, before[-1], 10)])
+    assert [each.event for each in page.events] == after
+    assert not page.has_gap
+    assert page.is_last
