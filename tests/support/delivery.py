@@ -36,7 +36,7 @@ from gateway.core.types import (
 )
 from gateway.core.wire import codec
 from gateway.core.wire.packets import SessionPacket, Update
-from gateway.ports import SessionRecord, StreamPosition, TailBatch, TopicValue
+from gateway.ports import GridState, SessionRecord, StreamPosition, TailBatch, TopicValue
 from tests.support.machines import PLENTY
 
 GENERATION = GridGeneration(1)
@@ -213,7 +213,9 @@ class DeliveryBench:
             metrics=self.metrics,
             log=log,
             announce=Announcer(metrics=self.metrics, log=log, journal=journal),
-            grid=SimpleNamespace(topics=self.grid, tail=self.grid, history=None, generation=GENERATION),
+            grid=SimpleNamespace(
+                topics=self.grid, tail=self.grid, history=None, generation=GENERATION, state=GridState.UP
+            ),
             destinations=DestinationTable(),
             journal=journal,
             background=Background(log),

@@ -75,7 +75,7 @@ class Drain:
             batch = [each for each in connected if each not in moves or (moves[each].done() and not each.moving)]
             batch = batch[: plan.batch]
             moves |= {session: self._begin(session) for session in batch}
-            await asyncio.sleep(self._until_next(batch, end) * (0.5 + self._clock.random()) if batch else POLL)
+            await asyncio.sleep(self._clock.about(self._until_next(batch, end)) if batch else POLL)
         left = self._connected()
         moved = len(moves.keys() - set(left))
         await self._moves.hang_up(left)

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.context import Context
 from gateway.app.registry.durable_removal import DurableRemoval
+from gateway.app.runtime.partition_turns import each_in_turn
 from gateway.catalogue import durable_metrics as catalogue
 from gateway.catalogue import log_events as events
 from gateway.core.topics.topics import TOPIC_PARTITIONS
@@ -41,7 +41,7 @@ class DurableSweeper:
     async def run(self) -> None:
         """Sweep for ever."""
         while True:
-            await asyncio.sleep(SWEEP_SECONDS * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(SWEEP_SECONDS))
             await self.sweep()
 
     async def sweep(self) -> None:

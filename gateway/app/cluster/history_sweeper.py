@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.context import Context
+from gateway.app.runtime.partition_turns import each_in_turn
 from gateway.catalogue import history_metrics as catalogue
 from gateway.core.topics.topics import TOPIC_PARTITIONS
 from gateway.core.types import NodeRef
@@ -44,7 +44,7 @@ class HistorySweeper:
     async def run(self) -> None:
         """Sweep for ever."""
         while True:
-            await asyncio.sleep(SWEEP_SECONDS * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(SWEEP_SECONDS))
             await self.sweep()
 
     async def sweep(self) -> None:

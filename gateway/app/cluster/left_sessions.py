@@ -37,7 +37,7 @@ class LeftSessions:
         self._stored = context.limits.stored
         self._pause = REAPS * context.parameters.reap
         self._renew = context.parameters.renew
-        self._random = context.clock.random
+        self._clock = context.clock
         self._cluster = context.cluster
 
     async def run(self) -> None:
@@ -48,7 +48,7 @@ class LeftSessions:
         while True:
             with suppress(GridUnavailable):  # what was found before is the best that is known
                 await self.count()
-            await asyncio.sleep(self._pause * (0.5 + self._random()))
+            await asyncio.sleep(self._clock.about(self._pause))
 
     async def count(self) -> None:
         """Count once, this node's part of the partitions.

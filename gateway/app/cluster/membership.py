@@ -10,7 +10,6 @@ from typing import Final
 
 from gateway.app.cluster.grid_recovery import GridRecovery
 from gateway.app.cluster.namesakes import Namesakes
-from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.cluster.presence import Presence
 from gateway.app.cluster.readiness import Readiness
 from gateway.app.context import Context
@@ -18,6 +17,7 @@ from gateway.app.journal.session_events import SessionExpired
 from gateway.app.journal.zone_events import MasterElected, MasterFound, MasterMissed
 from gateway.app.operations.reports import Reports
 from gateway.app.registry.sessions import Sessions
+from gateway.app.runtime.partition_turns import each_in_turn
 from gateway.catalogue import log_events as events
 from gateway.catalogue import topology_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS, TOPIC_PARTITIONS
@@ -207,7 +207,7 @@ class Membership:
         The living nodes share the partitions among them.
         """
         while True:
-            await asyncio.sleep(self._parameters.reap * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(self._parameters.reap))
             if self._grid_recovery.is_recovering():
                 # What looks expired in a grid that was rolled back may be a living session that its node has yet to
                 # restore.

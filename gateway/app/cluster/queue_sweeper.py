@@ -50,7 +50,7 @@ class QueueSweeper:
     async def run(self) -> None:
         """Sweep for ever."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(LOOK_SECONDS))
             await self.sweep()
 
     async def sweep(self) -> None:

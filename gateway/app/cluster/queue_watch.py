@@ -86,7 +86,7 @@ class QueueWatch:
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(LOOK_SECONDS))
             await self.look()
 
     async def look(self) -> None:

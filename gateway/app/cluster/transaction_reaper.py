@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from gateway.app.cluster.partition_turns import each_in_turn
 from gateway.app.context import Context
+from gateway.app.runtime.partition_turns import each_in_turn
 from gateway.catalogue import transaction_metrics as catalogue
 from gateway.core.topics.topics import SESSION_PARTITIONS
 from gateway.ports import FINISH_SECONDS, GridUnavailable, Reaped
@@ -41,7 +41,7 @@ class TransactionReaper:
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            await asyncio.sleep(FINISH_SECONDS * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(FINISH_SECONDS))
             self._idle -= 1
             if self._idle <= 0 and self._may_reap():
                 await self.look()

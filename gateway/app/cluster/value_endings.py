@@ -43,7 +43,7 @@ class ValueEndings:
     async def run(self) -> None:
         """Look for ever."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(LOOK_SECONDS))
             if self._may_end():
                 await self.look()
 

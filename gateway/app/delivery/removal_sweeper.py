@@ -24,6 +24,7 @@ from gateway.app.delivery.feeds.feeds import Feeds
 from gateway.app.delivery.partition import Partition
 from gateway.app.delivery.replicas import Replicas
 from gateway.app.runtime.parameters import REMOVAL_GRACE
+from gateway.app.runtime.partition_turns import each_in_turn
 from gateway.app.session.session import Session
 from gateway.core.topics.topics import PRESENCE_ROOT, SEPARATOR
 from gateway.core.types import TopicPath
@@ -57,7 +58,7 @@ class RemovalSweeper:
         match: Callable[[TopicPath], tuple[Session, ...]],
     ) -> None:
         self._clock = context.clock
-        self._topics = context.grid.topics
+        self._grid = context.grid
         self._keep = context.parameters.max_window + REMOVAL_GRACE
         self._replicas = replicas
         self._feeds = feeds
@@ -74,16 +75,19 @@ class RemovalSweeper:
     async def run(self) -> None:
         """Sweep for ever."""
         while True:
-            await asyncio.sleep(SWEEP_SECONDS * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(SWEEP_SECONDS))
             await self.sweep()
 
     async def sweep(self) -> None:
         """Let go of all that is due, as far as the grid can be asked; what is left is due in the next sweep."""
         with suppress(GridUnavailable):
-            for partition in list(self._replicas):
-                while (due := self._due(partition)) and self._is_followed(partition):
-                    await self._look_at(partition, due)
-                    await asyncio.sleep(0)
+            await each_in_turn(self._grid, [each.number for each in self._replicas], self._sweep_in)
+
+    async def _sweep_in(self, number: int) -> None:
+        partition = self._replicas.whole(number)
+        while partition is not None and (due := self._due(partition)) and self._is_followed(partition):
+            await self._look_at(partition, due)
+            await asyncio.sleep(0)
 
     def _is_followed(self, partition: Partition) -> bool:
         """Tell whether the copy is in use and whole. One that is being read finds out itself what the grid has lost."""
@@ -103,7 +107,7 @@ class RemovalSweeper:
         asked = [each for each in known if each is not None and not each.value]
         for topic in set(topics).difference(each.topic for each in asked):
             del _notes(partition, topic)[topic]  # it has a value again
-        stored = await self._topics.read([each.topic for each in asked]) if asked else ()
+        stored = await self._grid.topics.read([each.topic for each in asked]) if asked else ()
         if not self._is_followed(partition):
             return
         for before, now in zip(asked, stored, strict=True):

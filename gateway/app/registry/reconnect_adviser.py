@@ -37,8 +37,7 @@ class ReconnectAdviser:
     async def run(self) -> None:
         """Look now and then, for ever, whether what clients were told is outgrown."""
         while True:
-            # Nodes that were started together must not do this together for ever.
-            await asyncio.sleep(ADVISE_INTERVAL * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(ADVISE_INTERVAL))
             advice = self._reconnect_advice.advice()
             if not is_outgrown(self._backoff, advice):
                 continue

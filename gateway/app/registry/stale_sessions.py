@@ -60,7 +60,7 @@ class StaleSessionSweeper:
     async def run(self) -> None:
         """Ask for ever."""
         while True:
-            await asyncio.sleep(PACE * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(PACE))
             await self.look()
 
     async def look(self) -> None:

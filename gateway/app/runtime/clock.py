@@ -35,3 +35,10 @@ class Clock:
     cpu: Callable[[], float] = time.process_time
     random: Callable[[], float] = random.random
     session_id: Callable[[], SessionId] = _new_session_id
+
+    def about(self, seconds: float) -> float:
+        """Draw a pause of so many seconds on average, from half of them to half more.
+
+        For what a node does again and again: those that were started together must not do it together for ever.
+        """
+        return seconds * (0.5 + self.random())

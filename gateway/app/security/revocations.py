@@ -206,7 +206,7 @@ class Revocations:
     async def forget(self) -> None:
         """Delete revocations that are over, for ever."""
         while True:
-            await asyncio.sleep(FORGET_INTERVAL * (0.5 + self._clock.random()))
+            await asyncio.sleep(self._clock.about(FORGET_INTERVAL))
             over = self._table.due(self._now() - FORGET_GRACE)
             if over:
                 try:

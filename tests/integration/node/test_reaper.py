@@ -11,7 +11,7 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.app.cluster import membership
-from gateway.app.cluster.partition_turns import each_in_turn
+from gateway.app.runtime.partition_turns import each_in_turn
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Epoch, NodeRef, SessionId, TopicPath
 from gateway.core.wire.codec.will_packets import write_wills

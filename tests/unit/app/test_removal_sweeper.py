@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from gateway.app.session.session import Session
 from gateway.core.topics.selectors import parse_selector
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import TopicPath
-from gateway.ports import PRESENCE_REMOVAL, GridUnavailable
+from gateway.ports import PRESENCE_REMOVAL, GridUnavailable, TopicValue
 from tests.support.delivery import WINDOW, DeliveryBench, Reader
 
 pytestmark = [pytest.mark.promise("P6"), pytest.mark.promise("P20")]
@@ -248,6 +248,28 @@ async def test_a_grid_that_is_away_is_asked_in_the_next_sweep(bench: DeliveryBen
     bench.grid.read = read  # type: ignore[method-assign]
     await sweep(bench, after=0)
     assert "a/1" not in held(bench)
+
+
+async def test_a_partition_that_is_refused_keeps_no_other_from_its_turn(bench: DeliveryBench) -> None:
+    await reading(bench, "a/**")
+    await reading(bench, "b/**")
+    for topic in ("a/1", "b/1"):
+        bench.publish(topic)
+        remove(bench, topic)
+        bench.grid.forget(topic)
+    read = bench.grid.read
+
+    async def read_but_a(topics: Sequence[TopicPath]) -> list[TopicValue | None]:
+        if topics[0].startswith("a/"):
+            raise GridUnavailable("a slot is half moved")
+        return await read(topics)
+
+    first, other = bench.partition("a/1"), bench.partition("b/1")
+    assert list(bench.delivery.replicas).index(first) < list(bench.delivery.replicas).index(other)
+    bench.grid.read = read_but_a  # type: ignore[method-assign]
+    await sweep(bench)
+    assert set(first.values) == {"a/1"}
+    assert set(other.values) == set()
 
 
 async def test_a_copy_that_is_read_again_is_right_though_places_have_changed_hands(bench: DeliveryBench) -> None:
