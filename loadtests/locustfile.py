@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 from argparse import ArgumentTypeError
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,13 +47,13 @@ __all__ = [
 
 DEFAULT_SUBSCRIBERS: Final = 200
 DEFAULT_PUBLISHERS: Final = 5
-DECLARED_USERS: Final = {
-    "senders": (2, "send to a queue"),
-    "consumers": (3, "consume from it"),
-    "readers": (2, "read every event that is published"),
-    "callers": (2, "publish and send by HTTP, without a session"),
-    "askers": (2, "ask requests of handlers"),
-    "handlers": (2, "handle them"),
+DECLARED_USERS: Final[Mapping[str, tuple[type[User], int, str]]] = {
+    "senders": (SenderUser, 2, "send to a queue"),
+    "consumers": (ConsumerUser, 3, "consume from it"),
+    "readers": (ReaderUser, 2, "read every event that is published"),
+    "callers": (CallerUser, 2, "publish and send by HTTP, without a session"),
+    "askers": (AskerUser, 2, "ask requests of handlers"),
+    "handlers": (HandlerUser, 2, "handle them"),
 }
 """Users that the local stack has something declared for, or that need others of them: how many, and what they do."""
 DEFAULT_SECONDS: Final = 50.0
@@ -91,7 +91,7 @@ def add_options(parser: LocustArgumentParser) -> None:
         "--subscribers", type=at_least(int, 0), default=DEFAULT_SUBSCRIBERS, help="sessions that listen"
     )
     parser.add_argument("--publishers", type=at_least(int, 0), default=DEFAULT_PUBLISHERS, help="sessions that publish")
-    for name, (number, what) in DECLARED_USERS.items():
+    for name, (_, number, what) in DECLARED_USERS.items():
         parser.add_argument(
             f"--{name}",
             type=at_least(int, AS_THE_SCENARIO_SAYS),
@@ -176,17 +176,12 @@ class LoadTest:
         CallerUser.rate, CallerUser.value_bytes = options.publish_rate, options.value_bytes
         AskerUser.rate, AskerUser.value_bytes = options.publish_rate, options.value_bytes
         self._declared = {
-            name: self._number(getattr(options, name), usual) for name, (usual, _) in DECLARED_USERS.items()
+            name: self._number(getattr(options, name), usual) for name, (_, usual, _) in DECLARED_USERS.items()
         }
         fixed: dict[type[User], int] = {
             PublisherUser: options.publishers,
             FlappingUser: flapping,
-            SenderUser: self._declared["senders"],
-            ConsumerUser: self._declared["consumers"],
-            ReaderUser: self._declared["readers"],
-            CallerUser: self._declared["callers"],
-            AskerUser: self._declared["askers"],
-            HandlerUser: self._declared["handlers"],
+            **{kind: self._declared[name] for name, (kind, _, _) in DECLARED_USERS.items()},
         }
         for kind, number in fixed.items():
             kind.fixed_count = number

@@ -99,6 +99,15 @@ export function badge(word, kind) {
 }
 
 /**
+ * Make the content of a list of facts.
+ *
+ * @param {string[][]} facts - Of each, its name and what is said of it.
+ */
+export function factRows(facts) {
+  return facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)));
+}
+
+/**
  * Make a panel about what was chosen in a list beside it. A button closes it, and so does Escape.
  *
  * @param {{title: HTMLElement, close: () => void}} head - The title has the id `panel-title`.

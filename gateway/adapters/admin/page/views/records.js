@@ -6,7 +6,7 @@
  */
 
 import { confirm } from "../dialogs.js";
-import { el, panel, say } from "../dom.js";
+import { el, factRows, panel, say } from "../dom.js";
 import { count, counted } from "../format.js";
 import { NO_MATCH, VirtualList, fillRow } from "../virtual.js";
 
@@ -189,7 +189,7 @@ export class RecordView {
   #tell(facts) {
     const list = this.#side.querySelector(".facts");
     const names = [...(list?.querySelectorAll("dt") ?? [])].map(({ textContent }) => textContent);
-    if (names.length !== facts.length || facts.some(([name], at) => name !== names[at])) list?.replaceChildren(...describe(facts));
+    if (names.length !== facts.length || facts.some(([name], at) => name !== names[at])) list?.replaceChildren(...factRows(facts));
     const values = list?.querySelectorAll("dd") ?? [];
     for (const [at, [, value]] of facts.entries()) if (values[at]) say(values[at], /** @type {string} */ (value));
   }
@@ -371,7 +371,7 @@ export class RecordView {
       panel(
         { title, close: () => this.select(null) },
         el("div", { class: "buttons start" }, ...actions),
-        el("dl", { class: "facts" }, ...describe(this.facts(item))),
+        el("dl", { class: "facts" }, ...factRows(this.facts(item))),
         el("p", { class: "quiet about" }, about),
         this.more(item),
       ),
@@ -379,9 +379,4 @@ export class RecordView {
     if (focused) title.focus({ preventScroll: true });
     return title;
   }
-}
-
-/** @param {string[][]} facts */
-function describe(facts) {
-  return facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)));
 }

@@ -6,7 +6,7 @@
 
 import { Refused } from "../api.js";
 import { confirm } from "../dialogs.js";
-import { badge, el, panel } from "../dom.js";
+import { badge, el, factRows, panel } from "../dom.js";
 import { bytes, clock, count, duration, plain } from "../format.js";
 import { rungInWords } from "../rungs.js";
 
@@ -168,9 +168,7 @@ export class SessionPanel {
       ["Requests open", count(live?.requests)],
       ["Packets", live ? `${count(live.numbered)} sent, ${count(live.received)} received` : "–"],
     ];
-    replaceIfChanged(this.#facts, JSON.stringify(facts), () =>
-      facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text))),
-    );
+    replaceIfChanged(this.#facts, JSON.stringify(facts), () => factRows(facts));
     replaceIfChanged(this.#lists, JSON.stringify([properties, selections]), () => [
       el("h3", {}, `Selections (${count(selections.length)})`),
       el(
