@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from gateway.ports import Grid, MessageId, QueueBounds, Settlement
+from gateway.ports import Grid, MessageId, Overflow, QueueBounds, Settlement
 from tests.contract.harness import Harness
 from tests.contract.queue_users import FREE, JOBS, PARTITION, User, state
 
@@ -58,6 +60,22 @@ async def test_what_has_expired_takes_nobodys_room(harness: Harness) -> None:
     await harness.advance(harness.short)
     await user.send(*["y"] * CROWD, bounds=bounds)
     assert (await state(grid)).ready == CROWD
+
+
+async def test_nothing_is_dropped_for_room_that_what_has_expired_has_made(harness: Harness) -> None:
+    """More was due than one step looks after, and what expired in it left room for the message that was sent."""
+    grid = await harness.grid()
+    user, consumer = User(grid), User(grid)
+    bounds = FREE._replace(messages=300, overflow=Overflow.DROP_OLDEST)
+    await user.send(*["x"] * 50, delay=harness.short / 2, expires=harness.short, bounds=bounds)
+    await user.send(*["y"] * 250, delay=harness.short / 2, bounds=bounds)
+    await consumer.attach(credit=100, bounds=bounds)
+    await harness.advance(harness.short)
+    await user.send("z", bounds=bounds)
+    await fire_all(grid)
+    assert Counter(each.reason for each in await grid.queues.dead(JOBS, count=CROWD)) == {"expired": 50}
+    found = await state(grid)
+    assert found.ready + found.held == 251
 
 
 @pytest.mark.promise("P20")

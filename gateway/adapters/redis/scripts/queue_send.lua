@@ -51,6 +51,9 @@ local function make_room(size)
     -- What has expired has made room.
     count = redis.call('HLEN', MESSAGES) - redis.call('ZCARD', DEAD)
     over, over_bytes = count + 1 - bounds[1], meta[1] + size - bounds[2]
+    if over <= 0 and over_bytes <= 0 then
+      return true
+    end
   end
   local dropped = count_oldest(0, 0, over, over_bytes)
   if not dropped then
