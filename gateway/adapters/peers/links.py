@@ -28,12 +28,10 @@ from gateway.catalogue.refusals import LinkRefusal
 from gateway.core.types import NodeId, NodeRef
 from gateway.ports import EventLog, Metrics
 from gateway.ports.peers import DOWN, Down, LinkEvent, LinkLimits, LinkState, NoLink, PeerPlace, Up
+from gateway.settings.grid_url import HIGHEST_PORT
 
 GREETING_SECONDS: Final = 5.0
 """For TLS and both hellos: many slow round trips; somebody who says nothing has a place no longer than that."""
-
-HIGHEST_PORT: Final = 65_535
-"""Of TCP."""
 
 MOST_LINKS: Final = 256
 """Nodes with a link. Each costs up to ``LinkLimits`` of memory, so that strangers must not make up names without end,

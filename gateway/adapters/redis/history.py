@@ -232,15 +232,14 @@ class RedisHistory:
         self, partition: int, asked: HistoryQuestion, entries: Sequence[Any], read: Command
     ) -> HistoryPage:
         """Make a page of what was read, or of what is behind it where nothing of it is the gateway's."""
-        *command, first, last, name, count = read
-        page = self._page(partition, asked, entries, may_be_more=len(entries) == count)
-        while not page.events and len(entries) == count:
-            first = f"({entries[-1][0].decode()}"
-            entries = await self._batcher.call((*command, first, last, name, count))
+        *command, _, last, name, count = read
+        while True:
+            page = self._page(partition, asked, entries, may_be_more=len(entries) == count)
+            if page.events or len(entries) != count:
+                return page
+            entries = await self._batcher.call((*command, f"({entries[-1][0].decode()}", last, name, count))
             if not entries:
                 return HistoryPage((), has_gap=False, is_last=True)
-            page = self._page(partition, asked, entries, may_be_more=len(entries) == count)
-        return page
 
     def _range(self, partition: int, asked: HistoryQuestion) -> Command:
         first = "-" if asked.after is None else "({}-{}".format(*place_of(asked.after))

@@ -17,6 +17,7 @@ from gateway.adapters.redis.scripts import Argument, Command
 from gateway.adapters.redis.session_ends import SessionEnds, split_partitions
 from gateway.adapters.redis.write_gate import ANY_TERM, WriteGate
 from gateway.core.session.stored_size import ENTRY_BYTES, HANDLER_BYTES, RECEIPTS_BYTES, SESSION_BYTES
+from gateway.core.topics.selectors import NO_PARTITIONS
 from gateway.core.topics.topics import session_partition
 from gateway.core.types import Attempt, Epoch, NodeRef, SessionId, TokenGeneration
 from gateway.core.wire.codes import ErrorCode
@@ -507,7 +508,6 @@ _ENTRY: Final = b"s:"
 _NODES: Final = 256
 """Runs of nodes whose names are remembered: many times those that own sessions of a cluster at a time."""
 
-_NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 
 _NO_ROLES: Final[frozenset[str]] = frozenset()
 
@@ -556,7 +556,7 @@ def _record(session: SessionId, stored: Mapping[bytes, bytes], *, owner: NodeRef
         connected=connected,
         publish_partitions=frozenset(split_partitions(partitions))
         if (partitions := stored[b"partitions"])
-        else _NO_PARTITIONS,
+        else NO_PARTITIONS,
         roles=frozenset(orjson.loads(roles)) if roles else _NO_ROLES,
         principal_properties=orjson.loads(properties) if properties else {},
         credential_expires=float(expires) if expires else None,

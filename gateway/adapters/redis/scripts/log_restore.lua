@@ -38,7 +38,7 @@ for at = 4, behind - 1, 3 do
     if not version or tonumber(version) + 1 ~= tonumber(ARGV[at + 1]) then
       before = other .. '-' .. string.format('%.0f', number - 1)
     end
-    write_log(logs, 1, before, ARGV[at], ARGV[at + 1] .. ' ' .. ARGV[at + 2], NONE)
+    write_log(logs, 1, before, ARGV[at], ARGV[at + 1] .. ' ' .. ARGV[at + 2])
     id, version, generation, sequence = ARGV[at], ARGV[at + 1], other, number
     written = written + 1
   end

@@ -227,6 +227,7 @@ end
 
 -- Writes an event to a log, and events before it that are of the same step; the stream has them already.
 local function write_log(logs, number, before, event, text, earlier)
+  earlier = earlier or NONE
   local key, head = KEYS[logs.keys + number], clock .. ' ' .. before
   local added = redis.pcall('XADD', key, event, head, text, unpack(earlier))
   if type(added) == 'table' then

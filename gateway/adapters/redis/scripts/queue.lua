@@ -209,10 +209,6 @@ end
 -- Does what is due, up to FIRED_MOST; from then on `behind` tells whether there may be more.
 local function fire()
   behind = false
-  if known and bounds.changed then
-    -- Perhaps by another age.
-    age_dead()
-  end
   if not has_timers or not sure then
     return
   end
@@ -411,6 +407,10 @@ end
 
 -- Writes what has changed, and deletes what is left of a queue that has nothing and nobody.
 local function close()
+  if known and bounds.changed then
+    -- Perhaps by another age.
+    age_dead()
+  end
   for session, each in pairs(touched) do
     local stored = each[1] .. ' ' .. each[2] .. ' ' .. each[3] .. ' ' .. text(each[4]) .. ' ' .. each[5]
     redis.call('HSET', CONSUMERS, session, stored)

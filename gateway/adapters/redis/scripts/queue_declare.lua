@@ -65,8 +65,5 @@ end
 if meta.source then
   redis.call('HSET', META, 'used', text(now))
 end
-if known and bounds.changed then
-  age_dead()
-end
 close()
 return 1

@@ -49,6 +49,6 @@ end
 local function log_removal(logs, topic, stored, version, event)
   local before = begin_log(logs, topic, 1, string.match(stored, '^%d+ (%d+%-%d+)'))
   if before then
-    write_log(logs, 1, before, event, version .. ' ', NONE)
+    write_log(logs, 1, before, event, version .. ' ')
   end
 end

@@ -210,7 +210,7 @@ local function publish(values, stream, key, closed, sizes, previous, first, fina
         if of_topic then
           keep(logs, log, before, event, entry)
         elseif log then
-          write_log(logs, log, before, event, entry, NONE)
+          write_log(logs, log, before, event, entry)
         end
         if more ~= 0 then
           total, grown = total + more, true
