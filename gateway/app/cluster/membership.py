@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from math import inf
 from typing import Final
 
@@ -221,16 +223,47 @@ class Membership:
                 continue
 
     async def _end_sessions(self, partitions: Sequence[int]) -> None:
-        """End the sessions whose windows are over, step by step, so that others get their turns in between."""
-        while partitions:
-            looked_at = await each_in_turn(self._grid, partitions, self._end_some)
-            partitions = [partition for partition, ended in looked_at if ended == EXPIRE_BATCH]
+        """End the sessions whose windows are over."""
+        await self._in_steps(self._end_some, partitions, more_from=EXPIRE_BATCH, turns=count())
 
-    async def _end_some(self, partition: int) -> int:
-        """End sessions of a partition in one step; returns how many."""
+    async def _fire_queues(self, partitions: Sequence[int]) -> None:
+        """Do what is due in queues."""
+        await self._in_steps(self._grid.queues.fire, partitions, more_from=1, turns=range(FIRE_TURNS))
+
+    async def _in_steps(
+        self,
+        step: Callable[[int], Awaitable[int]],
+        partitions: Sequence[int],
+        *,
+        more_from: int,
+        turns: Iterable[object],
+    ) -> None:
+        """Take a step in one partition after the other, so that others get their turns in between.
+
+        Args:
+            step: does some of what is due in a partition; returns how much.
+            partitions: which.
+            more_from: how much of it means that there may be more, so that the next turn is for it, too.
+            turns: as many as there may be.
+        """
+        for _ in turns:
+            if not partitions:
+                return
+            taken = await each_in_turn(self._grid, partitions, partial(self._take_step, step))
+            partitions = [partition for partition, done in taken if done >= more_from]
+
+    async def _take_step(self, step: Callable[[int], Awaitable[int]], partition: int) -> int:
         if self._grid_recovery.is_recovering():
             return 0
         began = self._clock.monotonic()
+        done = await step(partition)
+        if done:
+            # As long a pause as the step took: others have half of the grid at least.
+            await asyncio.sleep(self._clock.monotonic() - began)
+        return done
+
+    async def _end_some(self, partition: int) -> int:
+        """End sessions of a partition in one step; returns how many."""
         batch = await self._grid.sessions.expire(
             partition,
             limit=EXPIRE_BATCH,
@@ -240,28 +273,7 @@ class Membership:
         )
         for ended in batch:
             self._announce(SessionExpired(ended.session, ended.epoch, principal=ended.principal or None))
-        if batch:
-            # As long a pause as the step took: others have half of the grid at least.
-            await asyncio.sleep(self._clock.monotonic() - began)
         return len(batch)
-
-    async def _fire_queues(self, partitions: Sequence[int]) -> None:
-        """Do what is due in queues, one partition after the other, as above, and again where there may be more."""
-        for _ in range(FIRE_TURNS):
-            if not partitions:
-                return
-            looked_at = await each_in_turn(self._grid, partitions, self._fire_some)
-            partitions = [partition for partition, queues in looked_at if queues]
-
-    async def _fire_some(self, partition: int) -> int:
-        """Do some of what is due in the queues of a partition; returns in how many."""
-        if self._grid_recovery.is_recovering():
-            return 0
-        began = self._clock.monotonic()
-        if queues := await self._grid.queues.fire(partition):
-            # As long a pause, as above.
-            await asyncio.sleep(self._clock.monotonic() - began)
-        return queues
 
     def _may_have_queues(self) -> bool:
         """Tell whether to look for what is due in queues now: idle clusters without queues ask the grid for nothing.

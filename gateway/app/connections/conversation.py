@@ -305,10 +305,11 @@ class Conversation:
     def received(self, message: bytes) -> None:
         """See ``Receiver``."""
         turns = self._turns
-        if turns.left <= 0 or (turns.serves and estimated_cost(message) > turns.left):
+        cost = estimated_cost(message) if turns.serves or turns.left <= 0 else 0
+        if turns.left <= 0 or cost > turns.left:
             self._kept = message
             self._connection.pause()
-            turns.wait(self._go_on, estimated_cost(message), self._session.principal)
+            turns.wait(self._go_on, cost, self._session.principal)
         else:
             self._hear(message)
 

@@ -84,8 +84,7 @@ class RemovalSweeper:
             await each_in_turn(self._grid, [each.number for each in self._replicas], self._sweep_in)
 
     async def _sweep_in(self, number: int) -> None:
-        partition = self._replicas.whole(number)
-        while partition is not None and (due := self._due(partition)) and self._is_followed(partition):
+        while (partition := self._replicas.whole(number)) is not None and (due := self._due(partition)):
             await self._look_at(partition, due)
             await asyncio.sleep(0)
 

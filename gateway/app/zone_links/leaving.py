@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from gateway.app.context import Context
@@ -12,8 +12,7 @@ from gateway.app.zone_links.judging import permissions_of
 from gateway.app.zone_links.knowledge import Knowledge
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.policy.permissions import Permissions
-from gateway.core.topics.selector_map import SelectorMap
-from gateway.core.topics.selectors import Selector
+from gateway.core.topics.selector_map import matching_any
 from gateway.core.types import TopicPath
 from gateway.core.zones.interest import HeardInterest
 from gateway.core.zones.protocol import BATCH_BYTES, BATCH_EVENTS, Events, SentEvent
@@ -53,7 +52,7 @@ class Leaving:
         self._authorisation = authorisation
         self._knowledge = knowledge
         self._target = target
-        self._wants = heard.wants if target.selectors is None else _selecting(target.selectors)
+        self._wants = heard.wants if target.selectors is None else matching_any(target.selectors)
         self._cluster = cluster
         self._place = place
 
@@ -129,14 +128,6 @@ class Leaving:
         if reason is not None:
             self._context.metrics.add(catalogue.ZONE_STOPPED, label=reason)
         return reason is None
-
-
-def _selecting(selectors: Iterable[Selector]) -> Callable[[TopicPath], bool]:
-    """Make what tells whether any of some selectors matches a topic."""
-    found: SelectorMap[Selector] = SelectorMap()
-    for selector in selectors:
-        found.setdefault(selector, lambda each: each)
-    return lambda topic: bool(found.match(topic))
 
 
 def messages_of(events: Sequence[SentEvent], *, current: bool = False) -> Iterator[Events]:

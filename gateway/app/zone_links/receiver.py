@@ -99,7 +99,8 @@ class Receiver:
         self._knowledge = knowledge
         self._judge = judge
         self._traffic = context.journal.zones
-        self._inbox: deque[Events] = deque()
+        self._inbox: deque[tuple[Events, int]] = deque()
+        """What has come and is not taken yet, each with its bytes."""
         self._inbox_bytes = 0
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
@@ -229,8 +230,9 @@ class Receiver:
                     raise NotLinked(ZoneRefusal.PROTOCOL, f"a sender does not say {type(message).__name__}")
 
     def _put(self, message: Events) -> None:
-        self._inbox.append(message)
-        self._inbox_bytes += _held(message)
+        held = _held(message)
+        self._inbox.append((message, held))
+        self._inbox_bytes += held
         self._filled.set()
         if self._inbox_bytes > INBOX_BYTES or len(self._inbox) >= INBOX_MESSAGES:
             self._room.clear()
@@ -249,11 +251,11 @@ class Receiver:
         """Take messages from the inbox, about as much as the grid takes in one step."""
         messages: list[Events] = []
         count = 0
-        while self._inbox and (not messages or count + len(self._inbox[0].events) <= BATCH_EVENTS):
-            message = self._inbox.popleft()
+        while self._inbox and (not messages or count + len(self._inbox[0][0].events) <= BATCH_EVENTS):
+            message, held = self._inbox.popleft()
             messages.append(message)
             count += len(message.events)
-            self._inbox_bytes -= _held(message)
+            self._inbox_bytes -= held
         self._room.set()
         return messages
 

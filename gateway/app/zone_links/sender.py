@@ -27,7 +27,7 @@ from gateway.app.zone_links.talk import GRID_RETRY, Talk
 from gateway.app.zone_links.together import together
 from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.pacing.rates import TokenBucket
-from gateway.core.topics.selector_map import SelectorMap
+from gateway.core.topics.selector_map import matching_any
 from gateway.core.topics.selectors import Selector, partitions
 from gateway.core.topics.topics import TOPIC_PARTITIONS, topic_partition
 from gateway.core.types import GridGeneration, TopicPath
@@ -383,11 +383,9 @@ class Sender:
             await self._send_matching(feed, found, upto)
             return
         await self._pace_reads(1.0)
-        matching: SelectorMap[Selector] = SelectorMap()
-        for selector in due:
-            matching.setdefault(selector, lambda each: each)
+        is_due = matching_any(due)
         async for page in self._grid.topics.values(feed.number):
-            await self._send_matching(feed, [each for each in page if matching.match(each.topic)], upto)
+            await self._send_matching(feed, [each for each in page if is_due(each.topic)], upto)
 
     async def _pace_reads(self, partitions: float) -> None:
         """Wait until values may be read, of a partition or as many topics as cost a share of one."""

@@ -22,7 +22,7 @@ number of selectors and no faster. Steps can be counted as work.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Generic, TypeVar
 
 from gateway.core.topics.joint_automaton import STATES, JointAutomaton, Place
@@ -250,6 +250,14 @@ class SelectorMap(Generic[V]):
             for place in automaton.places.values():
                 file.size -= 1
                 self._filed[place.selector.text].place = file.add(place.selector, place.value)
+
+
+def matching_any(selectors: Iterable[Selector]) -> Callable[[TopicPath], bool]:
+    """Make what tells whether any of some selectors matches a topic."""
+    found: SelectorMap[Selector] = SelectorMap()
+    for selector in selectors:
+        found.setdefault(selector, lambda each: each)
+    return lambda topic: bool(found.match(topic))
 
 
 def _parts(selector: Selector) -> tuple[tuple[str, ...], int | None]:

@@ -68,9 +68,10 @@ MAX_ANY: Final = 4
 compare a selector with others. What it takes to match a topic does not depend on it."""
 
 ALL_PARTITIONS: Final = frozenset(range(TOPIC_PARTITIONS))
+"""What a selector reaches whose topics can begin with anything."""
+
 NO_PARTITIONS: Final[frozenset[int]] = frozenset()
 """Of those who have none: each empty set takes 216 bytes, and ten thousand idle sessions would have some each."""
-"""What a selector reaches whose topics can begin with anything."""
 
 _CACHED_BYTES: Final = 2 * 1024 * 1024
 """Bytes of selectors kept for reuse, and as many of automata: thousands of sessions share a few wildcards, and parsing

@@ -213,19 +213,21 @@ class HeardInterest:
         if reached == ALL_PARTITIONS:
             self._everywhere.add(selector)
         else:
-            for number in reached:
-                self._there.setdefault(number, set()).add(selector)
+            (number,) = reached
+            self._there.setdefault(number, set()).add(selector)
 
     def _drop(self, selector: Selector) -> None:
         self._selectors.discard(selector)
         self._map.remove(selector)
         self._digest ^= _digest(selector)
-        self._everywhere.discard(selector)
-        for number in partitions(selector, self._depth):
-            there = self._there.get(number, set())
-            there.discard(selector)
-            if not there:
-                self._there.pop(number, None)
+        if selector in self._everywhere:
+            self._everywhere.remove(selector)
+            return
+        (number,) = partitions(selector, self._depth)
+        there = self._there[number]
+        there.remove(selector)
+        if not there:
+            del self._there[number]
 
     def _counted(self) -> None:
         self.partitions = ALL_PARTITIONS if self._everywhere else frozenset(self._there)
