@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from gateway.core.topics.topics import topic_partition
 from gateway.core.types import RequestNumber, TopicPath
 from gateway.ports import (
@@ -32,6 +34,9 @@ PARTITION = topic_partition(JOBS, DEPTH)
 FREE = QueueBounds()
 MANY = 100
 """Consumers that a queue may have, where it does not matter."""
+
+_ENOUGH = 1_000
+"""Steps until nothing is due, and dead letters: no test leaves more of them."""
 
 
 class User:
@@ -128,3 +133,16 @@ async def state(grid: Grid) -> QueueState:
     """Tell where the messages of the queue are, and how many consume; its bytes and times have tests of their own."""
     found = await grid.queues.look(JOBS)
     return QueueState() if found is None else found._replace(size=0, oldest=None, sent=0)
+
+
+async def fire_all(grid: Grid) -> None:
+    """Do all that is due."""
+    for _ in range(_ENOUGH):
+        if not await grid.queues.fire(PARTITION):
+            return
+    pytest.fail("there is always something due")
+
+
+async def dead(grid: Grid) -> list[MessageId]:
+    """Name the dead letters, the oldest first."""
+    return [each.message.id for each in await grid.queues.dead(JOBS, count=_ENOUGH)]

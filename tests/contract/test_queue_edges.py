@@ -29,19 +29,15 @@ from gateway.ports import (
 )
 from tests.contract.examples import DEPTH, expire_all, ownership, session
 from tests.contract.harness import Harness
+from tests.contract.queue_users import FREE, JOBS, MANY
 
 NOTHING = RequestNumber(0)
-MANY = 100
-"""Consumers that a queue may have, where it does not matter."""
-
 CROWD = 10
 PILE = 9_500
 """Messages that wait: more than Lua can hand to a command at once, but for those that one consumer holds."""
 FED = 500
 STEP = 1_000
 """Messages that one step of the grid assigns."""
-JOBS = TopicPath("jobs/render")
-FREE = QueueBounds()
 SMALL = QueueBounds(messages=100, size=4_096, overflow=Overflow.DROP_OLDEST, dead=1)
 
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from gateway.ports import Grid, MessageId, Overflow, QueueBounds, Settlement
+from gateway.ports import Grid, Overflow, QueueBounds, Settlement
 from tests.contract.harness import Harness
-from tests.contract.queue_users import FREE, JOBS, PARTITION, User, state
+from tests.contract.queue_users import FREE, JOBS, PARTITION, User, dead, fire_all, state
 
 pytestmark = pytest.mark.promise("P15")
 
@@ -17,19 +17,6 @@ CROWD = 500
 
 TINY = 0.0004
 """Seconds that Redis, which counts milliseconds, would round to none."""
-
-
-async def fire_all(grid: Grid) -> None:
-    """Do all that is due."""
-    for _ in range(CROWD):
-        if not await grid.queues.fire(PARTITION):
-            return
-    pytest.fail("there is always something due")
-
-
-async def dead(grid: Grid) -> list[MessageId]:
-    """Name the dead letters, the oldest first."""
-    return [each.message.id for each in await grid.queues.dead(JOBS, count=2 * CROWD)]
 
 
 async def test_nobody_is_given_what_has_expired_however_much_that_is(harness: Harness) -> None:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.core.types import MessageId
 from gateway.ports import QueueFull, Settlement
-from tests.contract.queue_users import FREE, JOBS, PARTITION, User
+from tests.contract.queue_users import FREE, JOBS, User, dead, fire_all
 from tests.integration.redis.support import Bench
 
 pytestmark = pytest.mark.promise("P15")
-
-
-async def dead(user: User) -> list[MessageId]:
-    return [each.message.id for each in await user.grid.queues.dead(JOBS, count=100)]
 
 
 async def test_dead_letters_without_a_fraction_stay_in_their_places(bench: Bench) -> None:
@@ -28,14 +23,13 @@ async def test_dead_letters_without_a_fraction_stay_in_their_places(bench: Bench
     for letter in sent[:3]:
         await bench.server.call("ZADD", letters, "XX", str(since[0]), str(letter))
     await user.settle(Settlement.REJECT, sent[3])
-    assert await dead(user) == sent
+    assert await dead(user.grid) == sent
     assert all(isinstance(each.since, int) for each in await user.grid.queues.dead(JOBS, count=9))
     long_ago = since[0] - 1_000_000
     await bench.server.call("ZADD", letters, "XX", str(long_ago), str(sent[0]))
     await user.attach(bounds=FREE._replace(dead_age=900.0))
-    while await user.grid.queues.fire(PARTITION):
-        pass
-    assert await dead(user) == sent[1:]
+    await fire_all(user.grid)
+    assert await dead(user.grid) == sent[1:]
 
 
 @pytest.mark.promise("P5")

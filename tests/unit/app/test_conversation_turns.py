@@ -133,7 +133,6 @@ async def test_who_flood_take_turns_of_a_dozen_messages() -> None:
     await eventually(lambda: len(room.heard) == 10_000)
     # The first one was heard at once until the work of a turn was used up, and so comes to its end before the others.
     runs = runs_of(room.heard)[1:]
-    runs = runs_of(room.heard)[1:]
     together = [runs[at : at + 5] for at in range(0, 500, 5)]
     assert all(len({name for name, _ in each}) == 5 for each in together)
     assert {length for each in together for _, length in each} == {SHARE_BYTES // PACKET_BYTES}
