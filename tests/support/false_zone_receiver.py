@@ -69,14 +69,14 @@ class FalseReceiver:
         await self.over.wait()
 
 
-async def false_receiver(world: VirtualZones) -> tuple[ZoneCluster, FalseReceiver, ZoneConnection]:
+async def false_receiver(world: VirtualZones) -> tuple[ZoneCluster, RawZonePeer]:
     """Have a cluster in a zone dial a false member."""
     (a,) = await world.clusters("A")
     await a.enter("z", seeds=())
     receiver = FalseReceiver(world, a)
     await receiver.begin()
     async with time_limit(60):
-        return a, receiver, await receiver.connections.get()
+        return a, RawZonePeer(await receiver.connections.get())
 
 
 async def false_end_of_a_join(world: VirtualZones, *selectors: str) -> tuple[ZoneCluster, RawZonePeer]:
@@ -86,4 +86,4 @@ async def false_end_of_a_join(world: VirtualZones, *selectors: str) -> tuple[Zon
     await receiver.links.start(receiver.serve)
     await a.join("to-b", b, *selectors, fingerprints=(), urls=(receiver.links.url,))
     async with time_limit(60):
-        return a, RawZonePeer(await receiver.connections.get(), key="", cluster="", zone="")
+        return a, RawZonePeer(await receiver.connections.get())

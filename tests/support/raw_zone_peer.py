@@ -6,26 +6,43 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.adapters.memory import MemoryZoneLinks
+from gateway.catalogue import zone_link_metrics as catalogue
+from gateway.core.types import TopicPath, Version
 from gateway.core.zones.messages import decode, encode
 from gateway.core.zones.proofs import Meeting, Role, proof
-from gateway.core.zones.protocol import Beat, Challenge, Hello, Purpose, Refuse, Welcome, ZoneMessage
+from gateway.core.zones.protocol import Beat, Challenge, Hello, Purpose, Refuse, SentEvent, Welcome, ZoneMessage
 from gateway.core.zones.records import Member, ZoneUid
 from gateway.core.zones.routes import ClusterId, Place
+from gateway.core.zones.stamps import Origin, Stamp
 from gateway.ports.zone_links import ZoneConnection, ZoneLinkBroken
 from tests.support.virtual_zones import VirtualZones, ZoneCluster
 
+STAMP = Stamp(1_000_000_000, ClusterId("liar"))
+"""Of its events, unless a test says another."""
+
+
+def event(topic: str, value: bytes = b'"lie"', version: int = 1, **changed: object) -> SentEvent:
+    """Make an event of its own."""
+    made = SentEvent(TopicPath(topic), value, Origin(ClusterId("liar"), Version(version)), STAMP)
+    return made._replace(**changed)  # type: ignore[arg-type]
+
+
+def stopped(cluster: ZoneCluster, reason: str) -> float:
+    """Tell how many events a cluster did not let in."""
+    return cluster.node.metrics.count(catalogue.ZONE_STOPPED, label=reason)
+
 
 class RawZonePeer:
-    """One connection to a cluster, as its sender.
+    """One connection to a cluster, as its sender; or as its receiver, which needs nothing but the connection.
 
     Args:
-        connection: dialled.
+        connection: dialled, or greeted.
         key: by which it proves.
         cluster: who it says that it is.
         zone: of which zone.
     """
 
-    def __init__(self, connection: ZoneConnection, *, key: str, cluster: str, zone: str) -> None:
+    def __init__(self, connection: ZoneConnection, *, key: str = "", cluster: str = "", zone: str = "") -> None:
         self.connection = connection
         self.key = key
         self.cluster = ClusterId(cluster)

@@ -26,7 +26,6 @@ from gateway.core.zones.protocol import (
     InterestAsk,
     Members,
     Purpose,
-    SentEvent,
     ValuesAsk,
     Welcome,
     ZoneMessage,
@@ -37,7 +36,7 @@ from gateway.core.zones.stamps import Origin, Stamp
 from gateway.ports import LinkName, TopicValue
 from gateway.ports.zone_links import ZoneConnection, ZoneLinkBroken
 from tests.support.false_zone_receiver import false_end_of_a_join, false_receiver
-from tests.support.raw_zone_peer import RawZonePeer, raw_zone_peer
+from tests.support.raw_zone_peer import event, raw_zone_peer, stopped
 from tests.support.virtual_zones import VirtualZones, ZoneCluster, run_zones
 
 pytestmark = [pytest.mark.promise("P18"), pytest.mark.promise("P20")]
@@ -47,17 +46,6 @@ WRONG = zone_key(b"a guess that is long enough")
 
 def refusals(cluster: ZoneCluster, reason: str) -> float:
     return cluster.node.metrics.count(catalogue.ZONE_LINKS_REFUSED, label=reason)
-
-
-def stopped(cluster: ZoneCluster, reason: str) -> float:
-    return cluster.node.metrics.count(catalogue.ZONE_STOPPED, label=reason)
-
-
-def event(topic: str, value: bytes = b'"lie"', version: int = 1, **changed: object) -> SentEvent:
-    made = SentEvent(
-        TopicPath(topic), value, Origin(ClusterId("liar"), Version(version)), Stamp(1_000_000_000, ClusterId("liar"))
-    )
-    return made._replace(**changed)  # type: ignore[arg-type]
 
 
 # --- Who may be there -------------------------------------------------------------------------------------------------
@@ -385,16 +373,12 @@ def test_members_are_told_within_the_zone_alone() -> None:
 # --- What receivers may do --------------------------------------------------------------------------------------------
 
 
-async def why_refused(connection: ZoneConnection) -> str:
-    return await RawZonePeer(connection, key="", cluster="", zone="").refused()
-
-
 def test_interest_beyond_all_bounds_is_refused() -> None:
     async def scene(world: VirtualZones) -> None:
-        _, _, connection = await false_receiver(world)
+        _, peer = await false_receiver(world)
         many = tuple(f"t/{number}" for number in range(10 * MOST_SELECTORS))
-        await connection.send(encode(InterestAll(1, many)))
-        assert await why_refused(connection) == "limit"
+        await peer.say(InterestAll(1, many))
+        assert await peer.refused() == "limit"
 
     run_zones(scene)
 
@@ -402,17 +386,16 @@ def test_interest_beyond_all_bounds_is_refused() -> None:
 @pytest.mark.parametrize("messages", [1, 5])
 def test_acknowledging_what_was_not_sent_is_refused(messages: int) -> None:
     async def scene(world: VirtualZones) -> None:
-        _, _, connection = await false_receiver(world)
-        await connection.send(encode(EventsAck(messages)))
-        assert await why_refused(connection) == "protocol"
+        _, peer = await false_receiver(world)
+        await peer.say(EventsAck(messages))
+        assert await peer.refused() == "protocol"
 
     run_zones(scene)
 
 
 def test_changes_that_do_not_follow_and_digests_that_differ_are_answered_by_a_question() -> None:
     async def scene(world: VirtualZones) -> None:
-        _, _, connection = await false_receiver(world)
-        peer = RawZonePeer(connection, key="", cluster="", zone="")
+        _, peer = await false_receiver(world)
         await peer.say(InterestAll(1, ("a/**",)))
         await peer.say(InterestChange(5, frozenset({parse_selector("b/**")}), frozenset()))
         await peer.heard(InterestAsk)
@@ -425,14 +408,13 @@ def test_changes_that_do_not_follow_and_digests_that_differ_are_answered_by_a_qu
 
 def test_a_receiver_that_acknowledges_nothing_is_sent_a_bounded_share() -> None:
     async def scene(world: VirtualZones) -> None:
-        a, _, connection = await false_receiver(world)
-        peer = RawZonePeer(connection, key="", cluster="", zone="")
+        a, peer = await false_receiver(world)
         await peer.say(InterestAll(1, ("**",)))
         await world.quiet()
         for number in range(3_000):
             await a.publish(f"t/{number % 100}", "x" * 10_000)
         await world.quiet()
-        assert connection.bytes_in < 1_000_000
+        assert peer.connection.bytes_in < 1_000_000
         assert world.network.bytes["a-n1", "false"] < 8 * 1024 * 1024
 
     run_zones(scene)
@@ -440,7 +422,7 @@ def test_a_receiver_that_acknowledges_nothing_is_sent_a_bounded_share() -> None:
 
 def test_interest_that_changes_all_the_time_does_not_keep_the_grid_busy() -> None:
     async def scene(world: VirtualZones) -> None:
-        a, _, connection = await false_receiver(world)
+        a, peer = await false_receiver(world)
         for number in range(100):
             await a.publish(f"t/{number}", "x")
         reads = 0
@@ -454,7 +436,7 @@ def test_interest_that_changes_all_the_time_does_not_keep_the_grid_busy() -> Non
         a.node.grid.topics.values = counted  # type: ignore[method-assign]
         for revision in range(1, 1_000):
             selectors = ("**",) if revision % 2 else ()
-            await connection.send(encode(InterestAll(revision, selectors)))
+            await peer.say(InterestAll(revision, selectors))
             await world.quiet(0.01)
         assert reads < 256 + 10 * 12 + 64
 

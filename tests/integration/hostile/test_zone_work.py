@@ -10,10 +10,9 @@ import pytest
 
 from gateway.app.zone_links import judging, receiver, sender
 from gateway.app.zone_links.talk import WORK_BURST, WORK_RATE
-from gateway.catalogue import zone_link_metrics as catalogue
 from gateway.core.topics import selectors as selectors_module
 from gateway.core.topics.selectors import Selector
-from gateway.core.types import TopicPath, Version
+from gateway.core.types import TopicPath
 from gateway.core.zones import interest
 from gateway.core.zones.interest import HeardInterest
 from gateway.core.zones.messages import encode
@@ -24,27 +23,19 @@ from gateway.core.zones.protocol import (
     Gap,
     InterestAll,
     InterestAsk,
-    SentEvent,
     ValuesAsk,
     ZoneMessage,
 )
-from gateway.core.zones.routes import ClusterId
-from gateway.core.zones.stamps import Origin, Stamp
 from gateway.core.zones.values import normal_value
 from gateway.core.zones.work import GAP_WORK, SELECTOR_WORK, json_work
 from gateway.ports import TopicValue
 from tests.support.false_zone_receiver import false_receiver
-from tests.support.raw_zone_peer import RawZonePeer, raw_zone_peer
+from tests.support.raw_zone_peer import RawZonePeer, event, raw_zone_peer, stopped
 from tests.support.virtual_zones import VirtualZones, ZoneCluster, run_zones
 
 pytestmark = pytest.mark.promise("P20")
 
-STAMP = Stamp(1_000_000_000, ClusterId("liar"))
 MANY = 1_000
-
-
-def event(topic: str, value: bytes) -> SentEvent:
-    return SentEvent(TopicPath(topic), value, Origin(ClusterId("liar"), Version(1)), STAMP)
 
 
 def lists(size: int) -> bytes:
@@ -77,7 +68,7 @@ def test_a_value_that_is_too_long_is_not_parsed(monkeypatch: pytest.MonkeyPatch)
         await liar.say(Events((event("t/1", lists(15_000_000)), event("t/2", blanks), event("t/3", b'"x"'))))
         await liar.heard(EventsAck)
         assert max(parsed) <= judging.MOST_SHORTER * most
-        assert a.node.metrics.count(catalogue.ZONE_STOPPED, label="invalid") == 1
+        assert stopped(a, "invalid") == 1
         await world.until(lambda: {"t/2", "t/3"} <= a.values.keys())
 
     run_zones(scene)
@@ -136,7 +127,7 @@ def test_asking_for_all_values_again_and_again_costs_next_to_nothing(monkeypatch
 
     async def scene(world: VirtualZones) -> None:
         nonlocal asked, looked, reads
-        a, _, connection = await false_receiver(world)
+        a, peer = await false_receiver(world)
         values = a.node.grid.topics.values
 
         def read(partition: int) -> AsyncIterator[Sequence[TopicValue]]:
@@ -145,11 +136,11 @@ def test_asking_for_all_values_again_and_again_costs_next_to_nothing(monkeypatch
             return values(partition)
 
         a.node.grid.topics.values = read  # type: ignore[method-assign]
-        await connection.send(encode(InterestAll(1, tuple(f"t{number}/**" for number in range(MANY)))))
+        await peer.say(InterestAll(1, tuple(f"t{number}/**" for number in range(MANY))))
         await world.quiet(2.0)
         asked = looked = reads = 0
         for _ in range(100):
-            await connection.send(encode(ValuesAsk()))
+            await peer.say(ValuesAsk())
         await world.quiet(2.0)
         assert asked == 0
         assert looked <= 2 * 64
@@ -164,7 +155,7 @@ def test_asking_for_values_of_few_topics_is_paced_as_that_of_partitions() -> Non
 
     async def scene(world: VirtualZones) -> None:
         nonlocal reads
-        a, _, connection = await false_receiver(world)
+        a, peer = await false_receiver(world)
         read = a.node.grid.topics.read
 
         async def counted(topics: Sequence[TopicPath]) -> list[TopicValue | None]:
@@ -173,10 +164,10 @@ def test_asking_for_values_of_few_topics_is_paced_as_that_of_partitions() -> Non
             return await read(topics)
 
         a.node.grid.topics.read = counted  # type: ignore[method-assign]
-        await connection.send(encode(InterestAll(1, tuple(f"t{number}" for number in range(100)))))
+        await peer.say(InterestAll(1, tuple(f"t{number}" for number in range(100))))
         seconds = 30
         for _ in range(100 * seconds):
-            await connection.send(encode(ValuesAsk()))
+            await peer.say(ValuesAsk())
             await world.quiet(0.01)
         assert reads <= sender.READ_SINGLY * (sender.SCAN_BURST + sender.SCAN_RATE * seconds)
 
@@ -190,13 +181,12 @@ def test_what_takes_long_is_read_slowly(said: str) -> None:
     async def scene(world: VirtualZones) -> None:
         messages: list[ZoneMessage]
         if said == "interest":
-            _, _, connection = await false_receiver(world)
+            _, peer = await false_receiver(world)
             many = tuple(f"t{number}/*" for number in range(MOST_HEARD))
             messages = [InterestAll(each, many if each % 2 else ()) for each in range(20)]
             work = 10 * MOST_HEARD * SELECTOR_WORK
         else:
-            a, liar = await liar_in_a_zone(world)
-            connection = liar.connection
+            a, peer = await liar_in_a_zone(world)
             await a.select(*(f"t/{number}" for number in range(MANY)))
             await world.quiet(1.0)
             messages = [InterestAsk() if said == "asks" else Gap(1)] * 500
@@ -204,13 +194,13 @@ def test_what_takes_long_is_read_slowly(said: str) -> None:
 
         async def read() -> None:
             while True:
-                await connection.receive()
+                await peer.connection.receive()
 
         reading = asyncio.create_task(read())
-        other = connection.other  # type: ignore[attr-defined]
+        other = peer.connection.other  # type: ignore[attr-defined]
         began, size = world.now(), other.bytes_in + sum(4 + len(encode(each)) for each in messages)
         for each in messages:
-            await connection.send(encode(each))
+            await peer.say(each)
         await world.until(lambda: other.bytes_in >= size)
         assert world.now() - began >= 0.8 * (work - WORK_BURST) / WORK_RATE
         reading.cancel()
