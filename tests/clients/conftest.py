@@ -12,10 +12,16 @@ from tests.support.wheels import Environment, link
 
 
 @pytest.fixture(scope="session")
-def reading_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Those of the client and of the server."""
+    client, server = build_wheels(tmp_path_factory.mktemp("wheels"))
+    return client, server
+
+
+@pytest.fixture(scope="session")
+def reading_environment(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """The wheel of the Python client, and what pages without a client say to install."""
-    client, _ = build_wheels(tmp_path_factory.mktemp("wheels"))
-    environment = Environment(tmp_path_factory.mktemp("reader"), client)
+    environment = Environment(tmp_path_factory.mktemp("reader"), wheels[0])
     link("requests", "", environment.packages, set())
     return environment
 

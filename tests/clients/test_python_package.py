@@ -54,13 +54,6 @@ def modules(wheel: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Those of the client and of the server."""
-    client, server = build_wheels(tmp_path_factory.mktemp("wheels"))
-    return client, server
-
-
-@pytest.fixture(scope="module")
 def client_alone(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Environment:
     return Environment(tmp_path_factory.mktemp("client"), wheels[0])
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Page, expect
 
 from gateway.client import Session, connect
+from tests.console.browser import console
 from tests.integration.admin.support import Pair, running_pair
-from tests.support.browser import chromium
+from tests.support.browser import chromium, page_of
 from tests.support.times import scaled
 
 
@@ -36,6 +37,16 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 async def browser() -> AsyncIterator[Browser]:
     async with chromium() as browser:
         yield browser
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(pair: Pair, browser: Browser) -> AsyncIterator[Page]:
+    """The page before anybody has signed in, for tests that show a view of it themselves; it must not complain."""
+    async with page_of(browser) as watched:
+        await watched.page.goto(console(pair))
+        await expect(watched.page.locator("#token")).to_be_visible()
+        yield watched.page
+        assert watched.complaints == []
 
 
 @pytest_asyncio.fixture(loop_scope="module")

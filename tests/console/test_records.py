@@ -5,16 +5,10 @@ Tried in the page itself, with an admin API that the test has in its hands.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
-
-from tests.console.browser import console
-from tests.integration.admin.support import Pair
-from tests.support.browser import page_of
+from playwright.async_api import Page, expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.thorough]
 
@@ -64,7 +58,6 @@ ZONES: dict[str, Any] = {
             {"cluster": "there", "name": "south", "here": False, "links": [LINK]},
         ]
     },
-    "joins": {"items": []},
 }
 HOOK = {
     "name": "crm",
@@ -81,26 +74,11 @@ HOOK = {
     "attempt": None,
 }
 
-VIEWS: tuple[tuple[str, dict[str, Any]], ...] = (
-    ("revocations", {"revocations": {"items": []}}),
-    ("destinations", {"destinations": {"items": []}}),
-    ("queues", {"queues": {"items": []}}),
-    ("zones", {"zones": {"items": []}}),
-    ("hooks", {"hooks": {"items": []}}),
-    ("sessions", {"sessions": {"items": []}}),
-)
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def page(pair: Pair, browser: Browser) -> AsyncIterator[Page]:
-    async with page_of(browser) as watched:
-        await watched.page.goto(console(pair))
-        await expect(watched.page.locator("#token")).to_be_visible()
-        yield watched.page
-        assert watched.complaints == []
+VIEWS = ("revocations", "destinations", "queues", "zones", "hooks", "sessions")
 
 
 async def show(page: Page, view: str, answers: dict[str, Any]) -> None:
+    """Show a view whose API says this; what is not among the answers has no items."""
     await page.evaluate(SHOW, [view, answers])
 
 
@@ -169,11 +147,9 @@ async def test_times_are_told_as_they_were_said(page: Page) -> None:
     await expect(page.locator("[role=option]")).to_contain_text(told)
 
 
-@pytest.mark.parametrize(("view", "answers"), VIEWS, ids=[view for view, _ in VIEWS])
-async def test_a_question_without_an_answer_does_not_show_an_empty_cluster(
-    page: Page, view: str, answers: dict[str, Any]
-) -> None:
-    await show(page, view, answers)
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_question_without_an_answer_does_not_show_an_empty_cluster(page: Page, view: str) -> None:
+    await show(page, view, {})
     empty, summary = page.locator(".empty"), page.locator(".view > [role=status]")
     await expect(empty).not_to_be_empty()
     said = await summary.inner_text()

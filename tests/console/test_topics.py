@@ -5,16 +5,10 @@ Most of it is tried with a session and an admin API that the test has in its han
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
-
-from tests.console.browser import console
-from tests.integration.admin.support import Pair
-from tests.support.browser import page_of
+from playwright.async_api import Page, expect
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.thorough]
 
@@ -69,13 +63,9 @@ class Shown:
         return found
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def shown(pair: Pair, browser: Browser) -> AsyncIterator[Shown]:
-    async with page_of(browser) as watched:
-        await watched.page.goto(console(pair))
-        await expect(watched.page.locator("#token")).to_be_visible()
-        yield Shown(watched.page)
-        assert watched.complaints == []
+@pytest.fixture
+def shown(page: Page) -> Shown:
+    return Shown(page)
 
 
 async def test_a_branch_that_is_folded_follows_nothing(shown: Shown) -> None:
