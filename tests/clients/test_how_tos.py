@@ -19,16 +19,14 @@ from typing import Any, Final
 import pytest
 
 from gateway.client import NoHandler, Session, Unauthenticated, UpdateStream, connect
-from gateway.core.destinations.destination import Destination, Origin
 from gateway.core.destinations.limits import HistoryLimits
-from gateway.core.topics.selectors import parse_selector
 from gateway.local.ports import free_port
 from gateway.settings import CallbackUsers, ChainedUsers, JwtUsers
 from tests.clients.page_programs import CLUSTER, HOW_TOS, ROOT, Reader, blocks, programs
 from tests.support.certificates import Authority
 from tests.support.issuers import AUDIENCE, ISSUER, Provider, jwk, token
 from tests.support.masters import master_of
-from tests.support.nodes import TestNode, declare_queues, eventually, running_node
+from tests.support.nodes import TestNode, declare, declare_queues, eventually, running_node
 from tests.support.times import time_limit
 from tests.support.wheels import Environment
 
@@ -61,13 +59,6 @@ async def values(stream: UpdateStream, count: int) -> list[Any]:
     """Wait for the next updates, and return their values."""
     async with time_limit():
         return [(await anext(stream)).value for _ in range(count)]
-
-
-async def declare(node: TestNode, selector: str) -> None:
-    """Have topics keep their history, and wait until the node knows it."""
-    described = Destination(selector=parse_selector(selector), limits=HistoryLimits(), origin=Origin.ADMINISTRATOR)
-    name = (await node.gateway.node.destinations.set(described)).name
-    await eventually(lambda: node.gateway.node.destinations.table.named(name) is not None)
 
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
@@ -299,7 +290,7 @@ ORDERS: Final = "orders/7"
 async def orders() -> AsyncIterator[tuple[TestNode, Callable[..., Awaitable[str]]]]:
     """A node that keeps orders, and what publishes some and returns the id of the last event."""
     async with running_node() as node, connect(node.url, "bob") as session:
-        await declare(node, "orders/**")
+        await declare("orders/**", HistoryLimits(), node)
 
         async def publish(*values: str) -> str:
             receipts = [await session.publish(ORDERS, value) for value in values]

@@ -171,7 +171,7 @@ class Late:
     async def ask(self) -> None:
         """Send the attempts to the suspended node."""
         for attempt, raw in enumerate(self.attempts, 1):
-            await raw.send({"type": "resume", "token": self._token, "attempt": attempt, "received": 0, "oldest": 1})
+            await raw.ask_to_resume(self._token, attempt=attempt)
 
     @asynccontextmanager
     async def resumed(self, stack: Stack, node: str) -> AsyncIterator[Packet]:

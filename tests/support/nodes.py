@@ -12,9 +12,8 @@ import aiohttp
 from gateway.adapters.memory import MemoryEventLog, MemoryGridServer
 from gateway.bootstrap import Gateway
 from gateway.core.destinations.destination import Destination, Origin
-from gateway.core.destinations.limits import QueueLimits
+from gateway.core.destinations.limits import Limits, QueueLimits
 from gateway.core.topics.selectors import parse_selector
-from gateway.core.types import TopicPath
 from gateway.core.wire.codec import SUBPROTOCOL
 from gateway.settings import AnonymousUsers, HostPort, Secret, Settings
 from tests.support.times import PATIENCE, scaled, time_limit
@@ -85,22 +84,25 @@ UPGRADE: dict[str, str] = {
 """Headers of a request that opens a WebSocket."""
 
 
-async def rejected(node: TestNode, address: str = "192.0.2.1") -> tuple[int, str, str]:
+async def rejected(node: TestNode, address: str = "192.0.2.1", query: str = "") -> tuple[int, str, str]:
     """Ask for a WebSocket, be refused, and return the status, when to come again, and the sentence."""
     headers = UPGRADE | {"X-Forwarded-For": address}
-    async with aiohttp.ClientSession() as http, http.get(node.url, headers=headers) as answer:
+    async with aiohttp.ClientSession() as http, http.get(node.url + query, headers=headers) as answer:
         return answer.status, answer.headers.get("Retry-After", ""), await answer.text()
+
+
+async def declare(selector: str, limits: Limits, *nodes: TestNode) -> None:
+    """Say at the first node what the paths of a selector are, and wait until all of them know it."""
+    described = Destination(selector=parse_selector(selector), limits=limits, origin=Origin.ADMINISTRATOR)
+    name = (await nodes[0].gateway.node.destinations.set(described)).name
+    tables = [each.gateway.node.destinations.table for each in nodes]
+    await eventually(lambda: all(table.named(name) is not None for table in tables))
 
 
 async def declare_queues(node: TestNode, *queues: str) -> None:
     """Declare queues without limits of their own, and wait until the node knows them."""
     for queue in queues:
-        selector = parse_selector(queue)
-        described = Destination(selector=selector, limits=QueueLimits(), origin=Origin.ADMINISTRATOR)
-        await node.gateway.node.destinations.set(described)
-    await eventually(
-        lambda: all(node.gateway.node.destinations.table.queue(TopicPath(each)) is not None for each in queues)
-    )
+        await declare(queue, QueueLimits(), node)
 
 
 async def eventually(condition: Callable[[], bool], *, within: float = PATIENCE) -> None:

@@ -122,10 +122,16 @@ class RawClient:
         await self.send({"type": "hello", "principal": principal, **fields})
         return await self.expect("welcome")
 
-    async def resume(self, token: str, *, attempt: int, received: int = 0, oldest: int = 1, **fields: Any) -> Packet:
-        """Resume and return the welcome, or the error."""
+    async def ask_to_resume(
+        self, token: str, *, attempt: int, received: int = 0, oldest: int = 1, **fields: Any
+    ) -> None:
+        """Send a resume, and leave the answer to the test."""
         resume = {"type": "resume", "token": token, "attempt": attempt, "received": received, "oldest": oldest}
         await self.send(resume | fields)
+
+    async def resume(self, token: str, *, attempt: int, **fields: Any) -> Packet:
+        """Resume and return the welcome, or the error; see ``ask_to_resume``."""
+        await self.ask_to_resume(token, attempt=attempt, **fields)
         while True:
             packet = await self.receive()
             if packet["type"] in {"welcome", "error"}:

@@ -11,14 +11,12 @@ import pytest
 
 from gateway.adapters.memory import MemoryGridServer
 from gateway.client import Session, Update, UpdateStream, connect
-from gateway.core.destinations.destination import Destination, Origin
-from gateway.core.destinations.limits import HistoryLimits, Limits, ValueLimits
-from gateway.core.topics.selectors import parse_selector
+from gateway.core.destinations.limits import HistoryLimits, ValueLimits
 from gateway.core.types import TopicPath
 from gateway.ports import GridUnavailable, TopicValue
 from tests.integration.client.cutting_proxy import CuttingProxy
 from tests.support.clock import eventually
-from tests.support.nodes import TestNode, running_node
+from tests.support.nodes import TestNode, declare, running_node
 from tests.support.times import scaled, time_limit
 
 pytestmark = pytest.mark.promise("P6")
@@ -49,12 +47,6 @@ class Cluster:
     async def client(self, node: int = 0, principal: str = "alice", **arguments: Any) -> Session:
         url = self.proxy.url if node == 0 else self.nodes[node].url
         return await self._stack.enter_async_context(connect(url, principal, **arguments))
-
-    async def declare(self, selector: str, limits: Limits) -> None:
-        described = Destination(selector=parse_selector(selector), limits=limits, origin=Origin.ADMINISTRATOR)
-        await self.nodes[0].gateway.node.destinations.set(described)
-        tables = [each.gateway.node.destinations.table for each in self.nodes]
-        await eventually(lambda: all(described.name in {each.name for each in table} for table in tables))
 
     async def read(self, topic: str = OFFER) -> TopicValue | None:
         """Read what the grid holds of a topic; None also while nobody can tell."""
@@ -102,7 +94,7 @@ async def test_subscribers_of_all_nodes_get_a_removal_and_later_ones_nothing(clu
 
 
 async def test_a_publish_in_time_keeps_the_topic_and_zero_keeps_it_for_ever(cluster: Cluster) -> None:
-    await cluster.declare("offers/**", ValueLimits(ttl=0.3))
+    await declare("offers/**", ValueLimits(ttl=0.3), *cluster.nodes)
     stream = await (await cluster.client(1)).subscribe("offers/**")
     publisher = await cluster.client()
     await publisher.publish(OFFER, 1)
@@ -114,7 +106,7 @@ async def test_a_publish_in_time_keeps_the_topic_and_zero_keeps_it_for_ever(clus
 
 @pytest.mark.promise("P16")
 async def test_of_a_transaction_and_of_a_history(cluster: Cluster) -> None:
-    await cluster.declare("offers/**", HistoryLimits(ttl=0.2))
+    await declare("offers/**", HistoryLimits(ttl=0.2), *cluster.nodes)
     session = await cluster.client()
     stream = await session.subscribe("offers/**", start="earliest")
     async with session.transaction() as transaction:

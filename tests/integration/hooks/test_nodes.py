@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from time import time
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -25,11 +25,10 @@ from gateway.settings import ConfigurationError, Settings
 from gateway.settings.checks import check
 from gateway.settings.hooks import read_hooks
 from gateway.settings.values import PrincipalNames
+from tests.clients.page_programs import programs
 from tests.support.hook_receiver import KEY, HookReceiver
 from tests.support.nodes import TestNode, eventually, running_node
 from tests.support.times import time_limit
-
-PAGE: Final = Path(__file__).parents[3] / "docs" / "how-to" / "send-events-to-other-systems.md"
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +178,7 @@ async def test_a_file_that_is_wrong_is_refused_at_the_start(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("language", ["python", "js"])
 async def test_the_receivers_of_the_page_take_what_is_signed(tmp_path: Path, language: str) -> None:
-    code = PAGE.read_text("utf-8").split(f"```{language}\n")[1].split("```")[0]
+    code = programs("send-events-to-other-systems", language)[0]
     assert "8300" in code
     probe = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0)
     port = probe.sockets[0].getsockname()[1]

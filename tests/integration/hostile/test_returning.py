@@ -36,10 +36,6 @@ async def connected(stack: AsyncExitStack, node: TestNode) -> RawClient:
     return await stack.enter_async_context(RawClient(node.url))
 
 
-async def ask(raw: RawClient, token: str, attempt: int) -> None:
-    await raw.send({"type": "resume", "token": token, "attempt": attempt, "received": 0, "oldest": 1})
-
-
 def waiting(node: TestNode, count: int) -> bool:
     return node.gateway.node.connections._first_packets.in_progress == count
 
@@ -53,13 +49,13 @@ async def test_one_session_takes_no_place_of_others_while_it_is_decided_who_gets
         async with session.resuming:
             crowd = [await connected(stack, node) for _ in range(CROWD)]
             for attempt, each in enumerate(crowd, 1):
-                await ask(each, welcome["token"], attempt)
+                await each.ask_to_resume(welcome["token"], attempt=attempt)
                 await eventually(lambda: waiting(node, 1))
                 assert inside(node) == 0
             for overtaken in crowd[:-1]:
                 assert (await overtaken.expect("error"))["code"] == "stale_attempt"
             stale = await connected(stack, node)
-            await ask(stale, welcome["token"], 1)
+            await stale.ask_to_resume(welcome["token"], attempt=1)
             assert (await stale.expect("error"))["code"] == "stale_attempt", "it is not even waited for"
             assert (await (await connected(stack, node)).hello("bob"))["outcome"] == "created"
         assert (await crowd[-1].expect("welcome"))["session"] == welcome["session"]
@@ -73,7 +69,7 @@ async def test_what_would_be_refused_anyway_does_not_wait(node: TestNode) -> Non
         welcome = await second.resume((await first.hello())["token"], attempt=4)
         session = held_by(node, welcome)
         async with session.resuming:
-            await ask(late, welcome["token"], 4)
+            await late.ask_to_resume(welcome["token"], attempt=4)
             assert (await late.expect("error"))["code"] == "stale_attempt"
 
 
@@ -83,7 +79,7 @@ async def test_who_has_waited_for_the_session_waits_for_a_place_like_all(node: T
         welcome = await first.hello()
         session = held_by(node, welcome)
         async with session.resuming:
-            await ask(again, welcome["token"], 1)
+            await again.ask_to_resume(welcome["token"], attempt=1)
             await eventually(lambda: waiting(node, 1))
             assert limiter(node).enter_at_once()
             assert limiter(node).enter_at_once()
@@ -108,7 +104,7 @@ async def test_who_has_gone_while_it_waited_is_not_served(node: TestNode, *, is_
             await eventually(lambda: session.on_clock)
             session.on_clock = False
         async with session.resuming:
-            await ask(gone, welcome["token"], 1)
+            await gone.ask_to_resume(welcome["token"], attempt=1)
             await eventually(lambda: waiting(node, 1))
             (connection,) = node.gateway.node.connections._open - {session.connection}
             await gone.cut()
@@ -137,9 +133,9 @@ async def test_one_that_is_held_up_at_the_grid_still_goes_before_those_who_come_
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sessions, "reclaim", slow)
-            await ask(second, welcome["token"], 1)
+            await second.ask_to_resume(welcome["token"], attempt=1)
             await asked.wait()
-            await ask(third, welcome["token"], 2)
+            await third.ask_to_resume(welcome["token"], attempt=2)
             await eventually(lambda: waiting(node, 2))
             assert inside(node) == 1
             go_on.set()

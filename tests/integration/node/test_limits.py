@@ -103,7 +103,7 @@ async def test_a_principal_opens_no_more_sessions_than_it_may_and_keeps_those_it
             assert closed.value.code == 4105
         async with RawClient(node.url) as bob, RawClient(node.url) as back:
             await bob.hello("bob")
-            await back.send({"type": "resume", "token": welcome["token"], "attempt": 1, "received": 0, "oldest": 1})
+            await back.ask_to_resume(welcome["token"], attempt=1)
             assert (await back.expect("welcome"))["session"] == welcome["session"]
 
 

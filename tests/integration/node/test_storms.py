@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import ip_network
 from typing import Any
 
-import aiohttp
 import pytest
 
 from gateway.adapters.websocket.upgrade import Upgrade
@@ -68,22 +67,17 @@ async def test_a_crowd_from_one_address_makes_room_for_another_address() -> None
     """Nobody has shown yet who it is, and all say that they come back."""
     strangers = {"limit_exempt": (), "trusted_proxies": (ip_network("127.0.0.1/32"),)}
     async with busy_node(admission_rate=0.1, admission_wait=40.0, **strangers) as node, AsyncExitStack() as stack:
-        url = f"{node.url}?node=n1"
+        returning = "?node=n1"
         limiter = node.gateway.node.connection_limiter
-
-        async def come(address: str) -> int:
-            headers = UPGRADE | {"X-Forwarded-For": address}
-            async with aiohttp.ClientSession() as http, http.get(url, headers=headers) as answer:
-                return answer.status
-
-        await stack.enter_async_context(RawClient(url, {"X-Forwarded-For": "192.0.2.1"}))  # the one that is admitted
+        # The one that is admitted.
+        await stack.enter_async_context(RawClient(node.url + returning, {"X-Forwarded-For": "192.0.2.1"}))
         crowd = []
         for count in range(1, 5):
-            crowd.append(asyncio.create_task(come("192.0.2.1")))
+            crowd.append(asyncio.create_task(rejected(node, "192.0.2.1", returning)))
             await eventually(lambda count=count: len(limiter._queue or ()) == count)  # type: ignore[misc]
-        other = asyncio.create_task(come("192.0.2.2"))
+        other = asyncio.create_task(rejected(node, "192.0.2.2", returning))
 
-        assert await crowd[-1] == 503
+        assert (await crowd[-1])[0] == 503
         assert len(limiter._queue or ()) == 4
         assert [each.done() for each in (*crowd[:-1], other)] == [False] * 4
         for each in (*crowd, other):

@@ -86,7 +86,7 @@ async def test_a_claim_of_an_outdated_copy_that_had_no_answer_leaves_nothing_for
         assert held(n1, welcome) is copy, "it has not heard of the claim"
         memory.lose_answers()
         async with RawClient(n1.url) as back:
-            await back.send({"type": "resume", "token": token, "attempt": 2, "received": 0, "oldest": 1})
+            await back.ask_to_resume(token, attempt=2)
             assert (await back.expect("error"))["code"] == "grid_unavailable"
 
     await eventually(lambda: copy.dropped, within=15)
